@@ -76,7 +76,7 @@ def framework_of(code: str) -> str | None:
     if component:
         return OF_COMPONENTS.get(component[1])
     named = re.findall(r"""init\(["'](\w+)["']""", code) + re.findall(r"^\s*import (\w+)", code, flags=re.MULTILINE)
-    return next((name for name in ("deepspeed", "torch") if name in named), None)
+    return next((name for name in ("deepspeed", "torch", "tensorflow") if name in named), None)
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:

@@ -12,20 +12,32 @@ from tests.components.training import check_times, train, weights, write_digits
 
 pytestmark = pytest.mark.slow
 
+SHORT = ("epochs=2", "batch_size=60")
+"""Inputs of the trainings that several tests share or compare."""
+
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_digits(tmp_path_factory.mktemp("digits"), encoded=True)
 
 
+@pytest.fixture(scope="module")
+def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What three ranks train without a kill: from three on, another order of the sum is other bits."""
+    return run_trainer("train_horovod", digits, tmp_path_factory.mktemp("whole"), "3x1", *SHORT)
+
+
 @pytest.mark.timeout(600)
-def test_the_weights_are_those_of_ddp_on_any_number_of_ranks(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
-    expected = weights_of(run_trainer("train_ddp", digits, tmp_path, "1x1", "epochs=3"))
-    others = [("train_horovod", "2x2")]
-    if exhaustive:
-        others += [("train_ddp", "2x2"), ("train_torchrun", "2x2"), ("train_horovod", "4x1")]
-    for component, shape in others:
-        step = run_trainer(component, digits, tmp_path, shape, "epochs=3")
+def test_the_weights_are_those_of_ddp_on_any_number_of_ranks(
+    whole: dict[str, object], digits: Path, tmp_path: Path, exhaustive: bool
+) -> None:
+    train(digits, tmp_path / "alone", epochs=2, batch_size=60)
+    expected = {name: tensor.numpy() for name, tensor in weights(tmp_path / "alone").items()}
+    check_times(Path(whole["outputs"]["metrics"]), ranks=3)
+    assert furthest(expected, weights_of(whole)) < 1e-5
+    others = (("train_horovod", "2x2"), ("train_ddp", "2x2"), ("train_torchrun", "2x2"), ("train_horovod", "4x1"))
+    for component, shape in others if exhaustive else ():
+        step = run_trainer(component, digits, tmp_path, shape, *SHORT)
         check_times(Path(step["outputs"]["metrics"]), ranks=4)
         assert furthest(expected, weights_of(step)) < 1e-5
 
@@ -61,11 +73,9 @@ def test_with_batch_norm_it_measures_the_saved_model_synchronises_and_goes_on(di
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_training_ends_with_the_same_bits(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
-    values = ("epochs=2", "checkpoint_every=7", "log_every=1", "batch_size=60")
-    shape = "2x2" if exhaustive else "3x1"  # from 3 ranks on, another order is other bits
-    whole = run_trainer("train_horovod", digits, tmp_path, shape, *values)
-    killed = run_killed_trainer("train_horovod", digits, tmp_path / "killed", shape, *values, after_step=10)
+def test_a_killed_training_ends_with_the_same_bits(whole: dict[str, object], digits: Path, tmp_path: Path) -> None:
+    values = (*SHORT, "checkpoint_every=7", "log_every=1")
+    killed = run_killed_trainer("train_horovod", digits, tmp_path, "3x1", *values, after_step=10)
     assert "continuing from" in killed["logs"]
     assert furthest(weights_of(whole), weights_of(killed)) == 0
 

@@ -112,23 +112,29 @@ def kill_after(count: int, data: Path, out: Path, **options: object) -> None:
         finish(ranks, 60)
 
 
+@pytest.fixture(scope="module")
+def expected(few: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The weights that train_ddp ends with."""
+    out = tmp_path_factory.mktemp("ddp")
+    train(few, out, epochs=2, batch_size=24)
+    return weights(out)
+
+
 @pytest.mark.slow
-def test_the_weights_are_those_of_ddp_and_under_mpi_nothing_is_set_by_hand(
-    few: Path, tmp_path: Path, exhaustive: bool
-) -> None:
-    train(few, tmp_path / "ddp", epochs=2, batch_size=24)
-    expected = weights(tmp_path / "ddp")
-    train(few, tmp_path / "here", **LIGHTNING, epochs=2, processes=2, accumulation_steps=2)
-    assert furthest(expected, weights(tmp_path / "here")) < 1e-5
-    check_times(tmp_path / "here" / "metrics")
+def test_the_weights_are_those_of_ddp(few: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    train(few, tmp_path, **LIGHTNING, epochs=2, processes=2, accumulation_steps=2)
+    assert furthest(expected, weights(tmp_path)) < 1e-5
+    check_times(tmp_path / "metrics")
+
+
+@pytest.mark.exhaustive
+def test_under_mpi_nothing_is_set_by_hand(few: Path, expected: dict[str, Any], tmp_path: Path) -> None:
     step = (
         f"{{type: command, component: {ROOT}/components/train_lightning/component.yaml, "
         "inputs: {data: '${{parent.inputs.data}}', epochs: 2, batch_size: 24}, "
         "distribution: {type: mpi, process_count_per_instance: %d}, resources: {instance_count: %d}}"
     )
     steps = {"one_node": step % (2, 1), "two_nodes": step % (1, 2)}
-    if not exhaustive:
-        del steps["one_node"]
     jobs = f"jobs: {{{', '.join(f'{name}: {text}' for name, text in steps.items())}}}"
     text = f"type: pipeline\ninputs: {{data: {{type: uri_folder, path: {few}}}}}\n{jobs}\n"
     document = run_json(pipeline(tmp_path, text), cwd=tmp_path)
@@ -139,16 +145,6 @@ def test_the_weights_are_those_of_ddp_and_under_mpi_nothing_is_set_by_hand(
         assert "launched by azureml-mpi" in log
         model, _ = load_model(step_of_run["outputs"]["model"])
         assert furthest(expected, model.state_dict()) < 1e-5
-
-
-@pytest.mark.slow
-def test_a_killed_training_ends_with_the_same_bits(few: Path, tmp_path: Path) -> None:
-    options = {**LIGHTNING, "processes": 3, "epochs": 3, "log_every": 1}  # from 3 ranks on, another order is other bits
-    train(few, tmp_path / "whole", **options)
-    kill_after(26, few, tmp_path / "killed", **options, checkpoint_every=11)  # 11 steps are an epoch
-    results = train(few, tmp_path / "killed", **options, checkpoint_every=4)
-    assert "continuing from" in results[0].stdout
-    assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
 
 
 @pytest.mark.slow

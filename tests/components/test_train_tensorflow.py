@@ -19,6 +19,9 @@ from tests.helpers import finish
 
 pytestmark = pytest.mark.slow
 
+SHORT = ("epochs=2", "optimizer=sgd")
+"""Inputs of the trainings that several tests share or compare."""
+
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -45,19 +48,29 @@ def test_changed_and_mixed_pictures_are_the_same_on_2_workers(digits: Path, tmp_
     assert furthest(*map(weights_of, runs)) < 1e-5
 
 
+@pytest.fixture(scope="module")
+def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What two workers train without a kill."""
+    return run_trainer("train_tf_multiworker", digits, tmp_path_factory.mktemp("whole"), "2x1", *SHORT)
+
+
 @pytest.mark.timeout(600)
-def test_horovod_with_keras_does_synchronise(digits: Path, tmp_path: Path, exhaustive: bool) -> None:
+def test_horovod_with_keras_does_synchronise(
+    whole: dict[str, object], digits: Path, tmp_path: Path, exhaustive: bool
+) -> None:
     """`horovod.keras.DistributedOptimizer` does not under Keras 3: each rank would end with weights of its own."""
-    one = run_trainer("train_horovod_keras", digits, tmp_path, "1x1", "epochs=2")
-    shape, ranks = ("2x2", 4) if exhaustive else ("2x1", 2)
-    several = run_trainer("train_horovod_keras", digits, tmp_path, shape, "epochs=2")
-    check_times(Path(several["outputs"]["metrics"]), ranks=ranks)
-    assert furthest(weights_of(one), weights_of(several)) < 1e-5
+    shapes = (("2x1", 2), *((("1x1", 1), ("2x2", 4)) if exhaustive else ()))
+    for shape, ranks in shapes:
+        step = run_trainer("train_horovod_keras", digits, tmp_path, shape, *SHORT)
+        check_times(Path(step["outputs"]["metrics"]), ranks=ranks)
+        assert furthest(weights_of(whole), weights_of(step)) < 1e-5
 
 
 @pytest.mark.timeout(600)
-def test_parameter_server_learns_and_evaluate_takes_its_model(digits: Path, tmp_path: Path) -> None:
-    step = run_trainer("train_tf_parameter_server", digits, tmp_path, "2x1", "epochs=8")
+def test_parameter_server_goes_on_after_a_kill_and_evaluate_takes_its_model(digits: Path, tmp_path: Path) -> None:
+    values = ("epochs=8", "checkpoint_every=20", "log_every=10")
+    step = run_killed_trainer("train_tf_parameter_server", digits, tmp_path, "2x1", *values, after_step=40)
+    assert "continuing from" in step["logs"]
     check_times(Path(step["outputs"]["metrics"]), ranks=1)  # of the coordinator, who waits for the workers
     model, report = step["outputs"]["model"], tmp_path / "report"
     done = run_component("evaluate", "--data", digits, "--model", model, "--report", report, folder=tmp_path)
@@ -65,18 +78,32 @@ def test_parameter_server_learns_and_evaluate_takes_its_model(digits: Path, tmp_
     assert json.loads((report / "metrics.json").read_text())["accuracy"] >= 0.93
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
-def test_a_saved_model_is_served_by_mlflow_without_pickle(digits: Path, tmp_path: Path) -> None:
+def test_parameter_server_takes_a_regression(tmp_path: Path) -> None:
+    line = write_line(tmp_path / "line")
+    step = run_trainer(
+        "train_tf_parameter_server", line, tmp_path, "2x1", "epochs=30", "log_every=10", "weight_decay=0"
+    )
+    assert step["metrics"]["validation_r2"] > 0.9
+
+
+@pytest.mark.timeout(600)
+def test_a_saved_model_is_served_by_mlflow_without_pickle(
+    whole: dict[str, object], digits: Path, tmp_path: Path, exhaustive: bool
+) -> None:
     import mlflow
 
     from shared.models.predictor import load_predictor
 
-    step = run_trainer("train_tf_multiworker", digits, tmp_path, "1x1", "epochs=1", "architecture=resnet")
-    folder = Path(step["outputs"]["model"])
-    assert not [path for path in folder.rglob("*") if path.suffix in (".pkl", ".pickle", ".keras", ".h5")]
-    predict, card = load_predictor(folder, "cpu")
-    rows = np.zeros((3, *card.input_shape), card.input_dtype)
-    assert np.allclose(mlflow.pyfunc.load_model(str(folder)).predict(rows), predict(rows), atol=1e-6)
+    values = ("epochs=1", "architecture=resnet")
+    steps = [whole, *([run_trainer("train_tf_multiworker", digits, tmp_path, "1x1", *values)] if exhaustive else ())]
+    for step in steps:
+        folder = Path(step["outputs"]["model"])
+        assert not [path for path in folder.rglob("*") if path.suffix in (".pkl", ".pickle", ".keras", ".h5")]
+        predict, card = load_predictor(folder, "cpu")
+        rows = np.zeros((3, *card.input_shape), card.input_dtype)
+        assert np.allclose(mlflow.pyfunc.load_model(str(folder)).predict(rows), predict(rows), atol=1e-6)
 
 
 OWN = """
@@ -123,24 +150,21 @@ def test_a_compiled_transformer_is_the_same_on_two_ranks(component: str, digits:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "component", ["train_tf_multiworker", pytest.param("train_horovod_keras", marks=pytest.mark.exhaustive)]
-)
-def test_a_killed_training_ends_with_the_same_bits(component: str, digits: Path, tmp_path: Path) -> None:
-    values = ("epochs=2", "checkpoint_every=7", "log_every=1", "optimizer=sgd")
-    whole = run_trainer(component, digits, tmp_path, "2x1", *values)
-    killed = run_killed_trainer(component, digits, tmp_path / "killed", "2x1", *values, after_step=10)
+def test_a_killed_training_ends_with_the_same_bits(whole: dict[str, object], digits: Path, tmp_path: Path) -> None:
+    values = (*SHORT, "checkpoint_every=7", "log_every=1")
+    killed = run_killed_trainer("train_tf_multiworker", digits, tmp_path, "2x1", *values, after_step=10)
     assert "continuing from" in killed["logs"]
     assert furthest(weights_of(whole), weights_of(killed)) == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
-def test_parameter_server_takes_a_regression_and_goes_on_after_a_kill(tmp_path: Path) -> None:
-    line = write_line(tmp_path / "line")
-    values = ("epochs=30", "checkpoint_every=20", "log_every=10", "weight_decay=0")
-    step = run_killed_trainer("train_tf_parameter_server", line, tmp_path, "2x1", *values, after_step=40)
-    assert "continuing from" in step["logs"]
-    assert step["metrics"]["validation_r2"] > 0.9
+def test_a_killed_training_of_horovod_with_keras_ends_with_the_same_bits(digits: Path, tmp_path: Path) -> None:
+    values = (*SHORT, "checkpoint_every=7", "log_every=1")
+    undisturbed = run_trainer("train_horovod_keras", digits, tmp_path, "2x1", *values)
+    killed = run_killed_trainer("train_horovod_keras", digits, tmp_path / "killed", "2x1", *values, after_step=10)
+    assert "continuing from" in killed["logs"]
+    assert furthest(weights_of(undisturbed), weights_of(killed)) == 0
 
 
 @pytest.mark.timeout(600)

@@ -114,11 +114,11 @@ def problems_of_local(installation: Installation, cwd: Path, *, trains: bool) ->
     """What of the commands for one machine does not do what it should."""
     found = [problem_with(installation, text, cwd) for text in of("local", "run", *(["train"] if trains else []))]
     found += [problem_with(installation, f"{text} {MAPPED}", cwd) for text in of("local", "mapped")]
-    for text in of("local", "plan", *([] if trains else ["train"])):
-        done = installation.call(f"{text} --dry-run", cwd)
+    texts = [f"{text} --dry-run" for text in of("local", "plan", *([] if trains else ["train"]))]
+    for text, done in zip(texts, installation.call_forked(texts, ["allranks.cli.run"], cwd), strict=True):
         to_build = done.returncode == 2 and "allranks env build" in done.stderr  # one message, which names the command
         if "Traceback" in done.stderr or not (done.returncode == 0 or to_build):
-            found.append(f"{text} --dry-run: exit {done.returncode}\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+            found.append(f"{text}: exit {done.returncode}\n{done.stdout[-500:]}{done.stderr[-2000:]}")
     return list(filter(None, found))
 
 
