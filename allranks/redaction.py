@@ -52,6 +52,8 @@ _SECRETS = (
     (("eyj",), r"\beyJ[\w-]+\.[\w-]+\.[\w-]*", "***"),  # a JSON web token
     (("bearer",), r"(?i)\bBearer\s+\S+", "Bearer ***"),
     (("://",), r"(?i)\b([a-z][a-z\d+.-]{0,30}://)[^/\s:@]*:[^/\s@]+@", r"\1***@"),  # https://user:password@host
+    # https://token@host; elsewhere it is a user or a container: ssh://git@host, abfss://container@account
+    (("http",), r"""(?i)\b((?:[a-z]+\+)?https?://)[^/\s:@?#"'<>,;]+@""", r"\1***@"),
 )
 """Each with words of which one is in every text that it changes: looking for these takes a hundredth of the time, and a
 pattern that is never needed is never compiled, which would take as long as a step that does nothing."""

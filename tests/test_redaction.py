@@ -51,6 +51,7 @@ SIGNED = "eyJhbGciOiJub25lIn0.eyJhdWQiOiJ4In0.c2ln"
         ("GITHUB_TOKEN=abc python a.py; MY_SECRET: 'x y'", "GITHUB_TOKEN=*** python a.py; MY_SECRET: '***'"),
         ("git+https://me:p%40ss@host/x.git", "git+https://***@host/x.git"),
         ("redis://:pass@host:1/0", "redis://***@host:1/0"),
+        ("pip install git+https://abc1@host/x.git", "pip install git+https://***@host/x.git"),
         ("python a.py --api-key 'x y' --token abc --lr 1", "python a.py --api-key *** --token *** --lr 1"),
         (BEARERS[7] + ":" + KEY[:40] + " ok", "***:*** ok"),
         (f"-----BEGIN RSA PRIVATE KEY-----\n{KEY}\n-----END RSA PRIVATE KEY-----\nok", "***\nok"),
@@ -66,6 +67,7 @@ def test_secrets_are_blotted_out(text: str, shown: str) -> None:
     [
         "step 3, tokens: 512, loss: 0.5, design=2, key=value, token_ids=[1, 2]",
         "https://host:8080/a@b and user@host.test, at 10:30",
+        "ssh://git@host/x.git, abfss://data@account.dfs.core.windows.net/x, https://host?mail=a@b",
         "no password was given",
         "pad_token=<pad>, max_tokens=5, PAD_TOKEN_ID=3",
         "task-" + KEY[:40] + " of disk-" + KEY[:40],
@@ -81,7 +83,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_a_variable_is_judged_by_its_name() -> None:
     secret = ("GITHUB_TOKEN", "TOKEN", "MY_SECRET", "SECRET_OF_APP", "DB_PASS", "GPG_PASSPHRASE", "WANDB_API_KEY")
-    shown = ("TOKENIZERS_PARALLELISM", "pad_token", "BYPASS", "PASSES", "max_tokens")
+    shown = ("PWD", "TOKENIZERS_PARALLELISM", "pad_token", "BYPASS", "PASSES", "max_tokens")
     found = redact_document({"variables": dict.fromkeys((*secret, *shown), "plain")})["variables"]
     assert found == dict.fromkeys(secret, "***") | dict.fromkeys(shown, "plain")
 
