@@ -120,6 +120,8 @@ def _numbers(folder: Path) -> dict[str, float]:
         document = json.loads(again(file.read_text))
     except (OSError, ValueError) as error:
         raise ValueError(f"{file} cannot be read ({error}); connect a report of Evaluate.") from error
+    if not isinstance(document, dict):
+        raise ValueError(f"{file} holds no metrics by name; connect a report of Evaluate.")  # noqa: TRY004 what a file holds
     numbers = {name: float(value) for name, value in document.items() if isinstance(value, int | float)}
     return {name: value for name, value in numbers.items() if math.isfinite(value)}  # JSON has no other
 

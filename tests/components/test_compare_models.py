@@ -73,10 +73,12 @@ def test_the_best_is_named_and_every_number_kept(tmp_path):
         ("evaluation_1: {type: uri_folder, path: a}, metric: recall", ["'recall'", "accuracy, loss"]),
         ("evaluation_1: {type: uri_folder, path: a}, names: 'x,y'", ["2 different names for 1 evaluations"]),
         ("evaluation_2: {type: uri_folder, path: .}", ["metrics.json cannot be read"]),
+        ("evaluation_2: {type: uri_folder, path: b}", ["metrics.json holds no metrics by name"]),
     ],
 )
 def test_wrong_use(tmp_path, inputs, words):
     evaluation(tmp_path / "a", accuracy=0.97, loss=0.1)
+    (evaluation(tmp_path / "b") / "metrics.json").write_text("[0.97]")
     failure = compare(tmp_path, inputs)["steps"]["compare"]["failure"]
     text = "\n".join(failure["last_lines"])
     for word in words:
