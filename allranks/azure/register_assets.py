@@ -85,7 +85,10 @@ def _named(name: str) -> tuple[AssetKind, str]:
         raise UnknownNameError(f"{name!r} is a script.", f"`allranks init {name}` makes a component of it.")
     close = nearest_name(name, kinds)
     guess = f" Did you mean {close!r}?" if close else ""
-    raise UnknownNameError(f"the library has nothing called {name!r}.{guess}", "`allranks list` names all of it.")
+    message = f"the library has nothing called {name!r}, and there is no such file or folder.{guess}"
+    raise UnknownNameError(
+        message, "`allranks list` names all of the library; a component of yours is its folder or YAML."
+    )
 
 
 # Each reader adds what is wrong to ``problems`` and goes on, so that all of it comes at once.
