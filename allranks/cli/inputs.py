@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from allranks.errors import UsageError
 
@@ -17,6 +18,7 @@ TAKES_INPUTS = "takes_inputs"
 SCRIPT_ARGUMENTS = "arguments"
 """The default that a parser has if what stands after ``--`` is for a script; the same is what it is called then."""
 
+_Value = TypeVar("_Value")
 _SCALE = re.compile(r"(?:(?P<step>[\w.\-]+)=)?(?P<nodes>\d+)[xX](?P<processes>\d+)")
 
 
@@ -67,6 +69,24 @@ def parse_value(text: str) -> tuple[str, str]:
             raise UsageError(f"{text!r} is a scale, and no value of an input.", f"Write --scale {text}.")
         raise UsageError(f"{text!r} is not NAME=VALUE.", "For example: epochs=5, or train.epochs=5.")
     return name, value
+
+
+def parse_each(option: str, parse: Callable[[str], tuple[str, _Value]], texts: Iterable[str]) -> dict[str, _Value]:
+    """What an option that may be repeated was given, by name; raises UsageError for a name that has two values.
+
+    Args:
+        option: as it is typed; empty for ``NAME=VALUE``.
+        parse: makes a name and its value of a text.
+        texts: all that it was given.
+    """
+    found: dict[str, _Value] = {}
+    for text in texts:
+        name, value = parse(text)
+        if name in found and found[name] != value:
+            twice = " and ".join(one for one in texts if parse(one)[0] == name)
+            raise UsageError(f"{option} {twice}: two values for the same.".lstrip(), "Leave one of them out.")
+        found[name] = value
+    return found
 
 
 def parse_scale(text: str) -> tuple[str, tuple[int, int]]:

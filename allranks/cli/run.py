@@ -12,6 +12,7 @@ from allranks.cli.inputs import (
     TARGET_CHOICES,
     add_input_arguments,
     add_repeated,
+    parse_each,
     parse_scale,
     parse_value,
 )
@@ -154,8 +155,8 @@ def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, Earl
     if args.retries is not None and args.retries < 0:
         raise UsageError(f"--retries {args.retries} is less than 0.")
     given = {
-        "values": dict(map(parse_value, args.values)),
-        "scale": dict(map(parse_scale, args.scale)),
+        "values": parse_each("", parse_value, args.values),
+        "scale": parse_each("--scale", parse_scale, args.scale),
         "only": tuple(name for name in args.steps.split(",") if name),
         "map": tuple(map(absolute_mapping, args.map)),
         "python": dict(chosen_interpreter(text) for text in args.python),

@@ -9,6 +9,7 @@ from allranks.cli.inputs import (
     add_input_arguments,
     add_repeated,
     add_workspace_arguments,
+    parse_each,
     parse_scale,
     parse_value,
     workspace_of,
@@ -46,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check everything here, then send; with ``--watch`` the exit code is that of the job."""
-    values = dict(map(parse_value, args.values))
+    values = parse_each("", parse_value, args.values)
     args.target = folder_document(args.target)
-    scale = dict(map(parse_scale, args.scale))
+    scale = parse_each("--scale", parse_scale, args.scale)
     if args.dry_run and args.watch:
         raise UsageError("--dry-run sends nothing that --watch could follow.", "Leave one of them out.")
     from allranks.azure.assemble import assemble_job

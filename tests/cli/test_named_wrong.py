@@ -26,6 +26,17 @@ def test_a_script_is_no_target_and_a_component_starts_it(
         assert "hint: `allranks run train.py` runs it, `allranks init train.py` makes a component of it" in called.err
 
 
+def test_what_is_given_twice_is_refused(cli: Callable[..., Any]) -> None:
+    """The last one counted, without a word."""
+    for verb in ("run", "submit"):
+        for options, said in (
+            (("--scale", "train=1x1", "--scale", "train=2x1"), "--scale train=1x1 and train=2x1"),
+            (("epochs=1", "epochs=2"), "epochs=1 and epochs=2"),
+        ):
+            called = cli(verb, "image_classification", *options, "--dry-run")
+            assert (called.code, called.err.startswith(f"error: {said}: two values for the same.")) == (2, True)
+
+
 def test_register_without_the_sdk_names_the_extra() -> None:
     program = "import sys; sys.modules['azure.ai.ml'] = None\nfrom allranks.cli.main import main; sys.exit(main())"
     for arguments in (["--workspace"], ["--dry-run"]):
