@@ -14,6 +14,7 @@ from allranks.files import write_text
 from allranks.local.folders import RunsHome
 from allranks.local.page.compare import compare_runs, comparison_page
 from allranks.local.page.document import run_document
+from allranks.local.resources.words import resource_row_words
 from allranks.wording import compared_words, duration_words, run_seconds
 
 _LONGEST = 60  # characters of a value; --json has all
@@ -54,7 +55,7 @@ def comparison_lines(compared: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield text.aligned_rows(about, indent="", keep_whole=True)
     for title in ("metrics", "resources", "inputs", "data", "environment"):
-        rows = compared[title]
+        rows = list(map(resource_row_words, compared[title])) if title == "resources" else compared[title]
         same = compared["same"].get(title)
         yield title if same is None else f"{title}: {len(rows)} differ, {same} are the same"
         if rows:

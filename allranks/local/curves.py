@@ -27,6 +27,7 @@ _UNITS = {
     "mb": "MB",
     "percent": "%",
     "accuracy": "share",
+    "share": "share",
     "utilisation": "share",
 }
 """What names of metrics end in, and the unit that it stands for."""

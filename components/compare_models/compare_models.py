@@ -206,7 +206,9 @@ def bar_axis(values: list[float]) -> tuple[float, float]:
 
 
 def words(value: float) -> str:
-    """A number with four decimals, or with four digits where those would say nothing."""
+    """A number with four decimals, or with four digits where those would say nothing; a count without either."""
+    if float(value).is_integer() and 2 <= abs(value) < 1e15:
+        return f"{value:.0f}"
     return f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 1e5 else f"{value:.4g}"
 
 

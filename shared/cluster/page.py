@@ -41,15 +41,17 @@ td, th { text-align: left; vertical-align: top; padding: 5px 14px 5px 0; border-
 <p class="{{ 'bad' if survey.problems else 'good' }}">{{ survey.verdict() }}</p>
 {% if survey.problems %}<ul>{% for problem in survey.problems %}<li>{{ problem }}</li>{% endfor %}</ul>{% endif %}
 <h2>All-reduce</h2>
-{% if survey.machines|length == 1 %}<p>One rank sends nothing to another: this is its own time, and no bandwidth.
+{% set alone = survey.machines|length == 1 %}
+{% if alone %}<p>One rank sends nothing to another: this is its own time, and no bandwidth.
 Two ranks or more measure what lies between them.</p>{% endif %}
-<div class="scroll" tabindex="0" role="region" aria-label="All-reduce, drawn"><img class="wide"
+<div class="scroll" tabindex="0" role="region" aria-label="All-reduce, drawn"><img{% if not alone %}
+ class="wide"{% endif %}
 alt="Bus bandwidth and time by message size" src="data:image/png;base64,{{ picture }}"></div>
 <div class="scroll" tabindex="0" role="region" aria-label="All-reduce by size">
 <table><tr><th>bytes</th><th>microseconds</th><th>bus bandwidth, GB/s</th></tr>
 {% for one in survey.all_reduce %}<tr><td>{{ "{:,}".format(one.size) }}</td>
-<td>{{ "%.1f"|format(one.seconds * 1e6) }}</td>
-<td>{{ "%.3f"|format(one.bus_gbytes_per_second) }}</td></tr>{% endfor %}</table></div>
+<td>{{ "{:,.1f}".format(one.seconds * 1e6) }}</td>
+<td>{{ "-" if alone else "%.3f"|format(one.bus_gbytes_per_second) }}</td></tr>{% endfor %}</table></div>
 <h2>Ranks</h2>
 {% if survey.machines|length > 64 %}<details><summary>all {{ survey.rank_count }}</summary>{% endif %}
 <div class="scroll" tabindex="0" role="region" aria-label="Ranks">

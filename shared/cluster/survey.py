@@ -91,10 +91,9 @@ class ClusterSurvey:
             if not self.problems
             else f"NOT sound, {len(self.problems)} problem{'' if len(self.problems) == 1 else 's'}"
         )
-        return (
-            f"verdict: {sound}; {self.rank_count} over {self.transport}, all-reduce up to {self.best:.2f} "
-            f"GB/s bus bandwidth, {self.latency * 1e6:.0f} us for the smallest; {self.infiniband}"
-        )
+        speed = f"all-reduce up to {self.best:.2f} GB/s bus bandwidth, {self.latency * 1e6:.0f} us for the smallest"
+        measured = speed if len(self.machines) > 1 else "no bandwidth, since it has nobody to send to"
+        return f"verdict: {sound}; {self.rank_count} over {self.transport}, {measured}; {self.infiniband}"
 
 
 def find_problems(machines: Sequence[dict[str, Any]], pairs: Sequence[RankPair]) -> list[str]:

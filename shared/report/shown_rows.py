@@ -16,6 +16,7 @@ from shared.data.dataset.encodings import TableColumn, TableEncoding
 from shared.data.dataset.index import TOKENIZER_FILE
 
 _MOST_PIXELS = 96  # of a picture's longer side
+_DIM = 64  # of 256: rows of bytes whose highest value is below it are drawn as if that were white
 _MOST_CHARACTERS = 600
 _MOST_COLUMNS = 30
 _CHANNELS = (1, 3, 4)
@@ -61,7 +62,9 @@ class RowReader:
             return [ShownRow(text=read(x[:length])) for x, length in zip(taken["x"], lengths, strict=True)]
         shape = index.arrays["x"].shape
         if len(shape) == 3 and shape[2] in _CHANNELS:
-            return [ShownRow(picture=draw_thumbnail(x)) for x in taken["x"]]
+            highest = int(taken["x"].max())
+            white = highest if 0 < highest < _DIM else 255  # scikit-learn's digits end at 16: all black
+            return [ShownRow(picture=draw_thumbnail(x, white)) for x in taken["x"]]
         if len(shape) == 1:
             return [ShownRow(columns=_cells(x, index.table, index.columns)) for x in taken["x"]]
         return [ShownRow() for _ in rows]
@@ -112,10 +115,10 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
-def draw_thumbnail(x: npt.NDArray[Any]) -> str:
+def draw_thumbnail(x: npt.NDArray[Any], white: int = 255) -> str:
     """Data URI of a PNG of an image (height, width, channels), made smaller by a whole factor if it is large.
 
-    What is not in bytes goes from black, its smallest value, to white, its largest.
+    Bytes go from black, 0, to `white`; anything else from its smallest value to its largest.
     """
     from matplotlib.image import imsave
 
@@ -123,7 +126,9 @@ def draw_thumbnail(x: npt.NDArray[Any]) -> str:
     high, wide = (max(1, side // factor) for side in x.shape[:2])
     cut = x[: high * factor, : wide * factor].astype(np.float64)
     small = cut.reshape(high, len(cut) // high, wide, cut.shape[1] // wide, -1).mean((1, 3))
-    if x.dtype != np.uint8:
+    if x.dtype == np.uint8:
+        small *= 255 / white
+    else:
         low, span = small.min(), float(np.ptp(small))
         small = (small - low) * (255 / span if span > 0 else 0)
     colors = small[..., :3] if x.shape[2] > 1 else small.repeat(3, axis=2)

@@ -25,6 +25,9 @@ if rank == "0":
             if number % 5 == 0:
                 metrics |= {"validation_loss": 1.1 * loss, "accuracy": 1 - loss / 2.4}
             file.write(json.dumps({"step": number, "total": 40, "metrics": metrics}) + "\\n")
+            if (word, number) == ("halfway", 24):
+                file.flush()
+                time.sleep(60)
 if word == "second":
     time.sleep(0.8)  # long enough to be looked at
 if rank in fails:

@@ -12,6 +12,7 @@ import pytest
 
 import allranks
 from allranks.local.metrics_file import read_metrics_document
+from allranks.local.resources.words import resource_row_words
 from allranks.wording import (
     compared_words,
     duration_words,
@@ -131,7 +132,7 @@ def test_a_comparison_says_in_the_terminal_on_a_page_and_in_python_what_json_say
     document = json.loads(subprocess.run(compare, env=environ(), capture_output=True, text=True, check=True).stdout)
     both = allranks.compare(*ids, runs_dir=runs["home"])
     terminal, page = str(both), shown_by(browser, both.write_page(runs["home"] / "both.html"))
-    rows = [row for title in ("metrics", "resources", "inputs") for row in document[title]]
+    rows = [*document["metrics"], *document["inputs"], *map(resource_row_words, document["resources"])]
     words = [compared_words(value) for row in rows for value in row["values"]]
     assert [one for one in words if one not in page or one not in terminal] == []
     assert {"NaN", "-"} <= set(words)

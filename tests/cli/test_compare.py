@@ -52,7 +52,7 @@ def test_what_differs_is_told_in_the_terminal_as_json_and_on_a_page(tmp_path: Pa
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
     assert "train.loss 0.1 0.2" in lines
     assert "train.rate 0.1 0.2" in lines
-    assert any(line.startswith("train.read_gb ") for line in lines)
+    assert any(line.startswith("train.read ") for line in lines)
     assert f"train: note.txt changed in {second}, +1 -1 lines" in lines
     assert "inputs: 1 differ, 1 are the same" in lines
     page = (tmp_path / "beside.html").read_text()

@@ -27,6 +27,7 @@ def pixels(uri: str) -> np.ndarray:
 def test_a_small_image_is_shown_as_it_is() -> None:
     x = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     assert np.array_equal(pixels(draw_thumbnail(x)), x)
+    assert np.array_equal(pixels(draw_thumbnail(x // 16, white=15)), x // 16 * 17)
 
 
 @pytest.mark.parametrize("shape", [(400, 300, 3), (1000, 5, 1), (3, 2000, 4)])

@@ -10,6 +10,7 @@ from allranks.local.curves import draw_beside
 from allranks.local.folders import RunFolder
 from allranks.local.page.changes import changed_files
 from allranks.local.page.render import render_page
+from allranks.local.resources.words import resource_row_words
 from allranks.local.result import RUNNING
 
 _OF_THE_RUN = ("/.allranks/", "AZUREML_", "MLFLOW_", "AZ_BATCH", "PIP_PYTHON", "TMPDIR", "MASTER_PORT", "AZURE_ML_")
@@ -126,14 +127,21 @@ def comparison_page(compared: Mapping[str, Any], *, served: bool = False) -> str
     """The page of what ``compare_runs`` has found, as HTML."""
     order = {run["run_id"]: number for number, run in enumerate(compared["runs"])}
     charts = {step: list(_charts(step, curves, order)) for step, curves in compared["curves"].items()}
-    shown = {"compared": compared, "charts": {step: drawn for step, drawn in charts.items() if drawn}}
+    resources = [resource_row_words(row) for row in compared["resources"]]
+    shown = {
+        "compared": compared,
+        "resources": resources,
+        "charts": {step: drawn for step, drawn in charts.items() if drawn},
+    }
     follows = any(run["status"] == RUNNING for run in compared["runs"])
     return render_page("compare.html", compared, shown, served=served, follows=follows)
 
 
 def _charts(step: str, curves: Mapping[str, Any], order: Mapping[str, int]) -> Iterator[tuple[str, Any, list[Any]]]:
-    """A chart of each metric with a line for each run, which has its colour in all of them."""
+    """A chart of each metric that was logged twice, with a line for each run, which has its colour in all of them."""
     for metric, by_run in curves.items():
+        if max(map(len, by_run.values())) < 2:
+            continue  # one value stands in the table
         drawn = draw_beside(metric, by_run)
         lines = tuple(replace(line, colour=order[line.name] % 8) for line in drawn.lines)
         chart = replace(drawn, lines=lines, title=f"{metric} of {step} over steps")

@@ -9,8 +9,10 @@ from typing import Any
 from allranks.local.result import SUCCEEDED
 from allranks.wording import short_number
 
-_WIDTH, _HEIGHT = 480, 120  # of the metric by trial, in pixels
-_SIDE = 150  # of the metric against one input
+_LEFT, _TOP, _RIGHT, _BOTTOM = 64, 8, 12, 38  # around what is drawn, in pixels, for the ends of the axes
+_HEIGHT = 190
+_WIDTH = 300  # three stand side by side, one on a telephone
+_PAD = 10  # between the frame and the outermost dots
 _COLUMN, _TALL, _MARGIN = 130, 180, 24  # between two axes of all inputs, their height, and the room around them
 
 
@@ -23,35 +25,50 @@ def sweep_pictures(step: Mapping[str, Any]) -> dict[str, Any]:
     names = list(trials[0]["parameters"])
     return {
         "plot": _plot(step, trials, values),
-        "inputs": [_against(name, trials, values) for name in names],
+        "inputs": [_against(name, step, trials, values) for name in names],
         "parallel": _parallel(names, step, trials),
     }
 
 
 def _plot(step: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], values: Sequence[float]) -> dict[str, Any]:
     """The primary metric by trial as dots, the best so far as a line."""
-    low, high, last = min(values), max(values), max(1, len(step["trials"]) - 1)
+    last = max(1, len(step["trials"]) - 1)
+    places = [trial["number"] / last for trial in trials]
+    drawn = _scatter(("trial", places, "0", str(last)), (step["primary_metric"], values), trials)
     better = max if step["goal"] == "maximize" else min
-
-    def place(number: int, value: float) -> tuple[float, float]:
-        return 8 + (_WIDTH - 16) * number / last, _HEIGHT - 8 - (_HEIGHT - 16) * (value - low) / ((high - low) or 1.0)
-
-    dots = [(*place(trial["number"], trial["metric"]), trial) for trial in trials]
     ranked = [trial for trial in trials if trial["status"] == SUCCEEDED]
+    across = {trial["number"]: x for x, _, trial in drawn["dots"]}
+    heights = {trial["metric"]: y for _, y, trial in drawn["dots"]}
     best = accumulate((trial["metric"] for trial in ranked), better)
-    line = [place(trial["number"], value) for trial, value in zip(ranked, best, strict=True)]
-    return {"dots": dots, "line": " ".join(f"{x:.1f},{y:.1f}" for x, y in line), "low": low, "high": high}
+    line = [(across[trial["number"]], heights[value]) for trial, value in zip(ranked, best, strict=True)]
+    return {**drawn, "line": " ".join(f"{x:.1f},{y:.1f}" for x, y in line)}
 
 
-def _against(name: str, trials: Sequence[Mapping[str, Any]], values: Sequence[float]) -> dict[str, Any]:
-    """The primary metric against one input: dots, and the ends of both axes."""
-    shares, low, high = _shares([trial["parameters"].get(name) for trial in trials])
-    heights, least, most = _shares(values)
-    inner = _SIDE - 24
+def _against(
+    name: str, step: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], values: Sequence[float]
+) -> dict[str, Any]:
+    """The primary metric against one input."""
+    across = _shares([trial["parameters"].get(name) for trial in trials])
+    return _scatter((name, *across), (step["primary_metric"], values), trials)
+
+
+def _scatter(
+    across: tuple[str, Sequence[float], str, str],
+    upwards: tuple[str, Sequence[float]],
+    trials: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """A dot for each trial in a frame, with names and ends of both axes; places across are 0 to 1."""
+    name, shares, low, high = across
+    heights, least, most = _shares(upwards[1])
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    wide, tall = right - _LEFT - 2 * _PAD, bottom - _TOP - 2 * _PAD
     dots = [
-        (12 + inner * x, _SIDE - 12 - inner * y, trial) for x, y, trial in zip(shares, heights, trials, strict=True)
+        (_LEFT + _PAD + wide * x, bottom - _PAD - tall * y, trial)
+        for x, y, trial in zip(shares, heights, trials, strict=True)
     ]
-    return {"name": name, "low": low, "high": high, "least": least, "most": most, "dots": dots, "side": _SIDE}
+    frame = {"left": _LEFT, "top": _TOP, "right": right, "bottom": bottom, "pad": _PAD}
+    ends = {"low": low, "high": high, "least": least, "most": most}
+    return {"name": name, "upwards": upwards[0], "dots": dots, "width": _WIDTH, "height": _HEIGHT, **frame, **ends}
 
 
 def _parallel(names: Sequence[str], step: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

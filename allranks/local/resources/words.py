@@ -20,6 +20,18 @@ def resource_words(used: Mapping[str, Any]) -> list[str]:
     ]
 
 
+_COMPARED = {"memory_peak_gb": "peak memory", "read_gb": "read", "written_gb": "written"}
+"""What ``runs compare --json`` has in GB, and what people read."""
+
+
+def resource_row_words(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of resources that runs are compared by, in words: ``memory_peak_gb`` 0.0123 is ``peak memory`` 12.3 MB."""
+    name = _COMPARED.get(row["name"])
+    values = row["values"]
+    shown = [value if value is None else size_words(1e9 * value) if name else short_number(value) for value in values]
+    return {**row, "name": name or row["name"], "values": shown}
+
+
 def resource_lines(resources: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Whose, and what: the step as a whole, where it had several ranks those with the highest peaks, and the GPUs."""
     if "note" in resources:

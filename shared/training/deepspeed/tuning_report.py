@@ -35,6 +35,7 @@ td, th { text-align: left; vertical-align: top; padding: 5px 14px 5px 0; border-
 /* End of what is made. */
 th, td { text-align: right; white-space: nowrap; } td:last-child { width: 40%; vertical-align: middle; }
 .chosen { font-weight: 650; } .bar { height: 0.8em; border-radius: 3px; background: var(--accent); }
+@media (max-width: 600px) { th { white-space: normal; } th:last-child, td:last-child { display: none; } }
 </style></head><body><main>
 <h1>Stage {{ chosen.zero_stage }}, micro-batch {{ chosen.micro_batch }} x {{ chosen.accumulation_steps }}</h1>
 <p>The fastest of {{ trials|length }} short trials of a batch of {{ batch_size }} on {{ world_size }}

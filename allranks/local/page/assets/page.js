@@ -55,6 +55,10 @@ function chartSeries(figure, names, colors) {
   return [{ label: across(figure), value: (_, value) => numberWords(value) }, ...raw, ...(page.smoothing ? names.map((name, index) => line(name, index, false)) : [])];
 }
 
+// uPlot would give a line that is 0 throughout an axis to 100, and one on a logarithmic axis a line for each digit.
+const heights = (plot, low, high) => (low == null ? [null, null] : low === 0 && high === 0 ? [0, 1] : uPlot.rangeNum(low, high, 0.1, true));
+const wholePowers = (plot, splits) => splits.map((value) => (value != null && Number.isInteger(Math.round(Math.log10(value) * 1e6) / 1e6) ? value : null));
+
 const wholeSteps = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
 function chartOptions(figure, names, colors) {
@@ -67,8 +71,8 @@ function chartOptions(figure, names, colors) {
     width: Math.max(200, figure.clientWidth - 20),
     height: figure.classList.contains("minor") ? 170 : 240,
     series: chartSeries(figure, names, colors),
-    scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : fromZero ? { range: (_, low, high) => [0, high > 0 ? 1.05 * high : 1] } : {} },
-    axes: [{ ...axis, label: across(figure), size: 30, ...(fromZero ? {} : { incrs: wholeSteps }) }, { ...axis, label: unit || undefined, size: 62, values: (_, splits) => splits.map((value) => (value == null ? "" : numberWords(value))) }],
+    scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : { range: fromZero ? (_, low, high) => [0, high > 0 ? 1.05 * high : 1] : heights } },
+    axes: [{ ...axis, label: across(figure), size: 30, ...(fromZero ? {} : { incrs: wholeSteps }) }, { ...axis, label: unit || undefined, size: 62, ...(logarithmic ? { grid: { ...axis.grid, filter: wholePowers }, ticks: { ...axis.ticks, filter: wholePowers } } : {}), values: (_, splits) => splits.map((value) => (value == null ? "" : numberWords(value))) }],
     cursor: { sync: { key: `${step ? step.dataset.step : "compare"} ${across(figure)}` }, drag: { x: true, y: false } },
     legend: { show: false },
     hooks: { setCursor: [(plot) => tellValues(figure, plot)] },
@@ -115,7 +119,9 @@ function tellValues(figure, plot) {
     if (value == null) return;
     const mark = document.createElement("i");
     mark.className = series.mark;
-    parts.push(" · ", mark, `${series.label} ${numberWords(value)}`);
+    const words = document.createElement("span");
+    words.append(mark, `${series.label} ${numberWords(value)}`);
+    parts.push(" · ", words);
   });
   caption.replaceChildren(...parts);
 }
