@@ -85,6 +85,8 @@ def test_ranks_together_see_the_same_batches_from_any_start(workers: int, tmp_pa
     alone = rows_of(feed_of(data, BatchPlan(12, 1, 1), workers=workers).epoch(3))
     assert len(alone) == sum(SHARDS) // 12
     assert len({row for batch in alone for row in batch}) == len(alone) * 12
+    one_by_one = data.split("train").batches(batch_size=12, seed=3, epoch=3)
+    assert alone == [batch.tolist() for batch in one_by_one], "however many are read at once"
     for ranks, start in ((2, 0), (4, 0), (2, 5), (4, 11), (1, 15)):
         parts = [
             rows_of(feed_of(data, BatchPlan(12, ranks, 1), r, workers=workers).epoch(3, start)) for r in range(ranks)

@@ -6,6 +6,7 @@ those of its rows are ever read that are rows of a shard.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +33,10 @@ class JointRows:
     def __init__(self, arrays: Mapping[int, npt.NDArray[Any]], starts: RowNumbers) -> None:
         self.arrays = arrays
         one = next(iter(arrays.values()))
-        row_bytes = one.dtype.itemsize * int(np.prod(one.shape[1:]))
+        row_bytes = one.dtype.itemsize * math.prod(one.shape[1:])
         places = {number: array.__array_interface__["data"][0] for number, array in arrays.items()}
         lowest = min(places.values())
-        step = int(np.gcd.reduce([row_bytes, *(place - lowest for place in places.values())])) or 1
+        step = math.gcd(row_bytes, *(place - lowest for place in places.values())) or 1
         size = max(places[number] - lowest + array.nbytes for number, array in arrays.items())
         count = (size - row_bytes) // step + 1
         if count * row_bytes > _MOST_BYTES:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Index
-from shared.data.dataset.order import RowNumbers, batch_starts
+from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.reader import Dataset, RowCopier, RowsBetween, Split
 from shared.distributed import Refusal
 
@@ -118,11 +118,10 @@ class MixedSplit(Split):
         ]
         return f"in each {BLOCK_ROWS}: {'; '.join(names)}"
 
-    def batches(self, *, batch_size: int, seed: int, epoch: int, start_batch: int = 0) -> Iterator[RowNumbers]:
-        """Global batches of an epoch; no place of the training is dropped between two epochs."""
-        starts = batch_starts(self.rows, batch_size, start_batch)
+    def _places_of_batches(self, batch_size: int, seed: int, epoch: int) -> RowsBetween:
+        """No place of the training is dropped between two epochs."""
         places, before = _MixedPlaces(self, seed), epoch * (self.rows // batch_size * batch_size)
-        return (places.rows_between(before + start, before + start + batch_size) for start in starts)
+        return lambda first, last: places.rows_between(before + first, before + last)
 
     def take(self, indices: RowNumbers, copy: RowCopier = operator.getitem) -> dict[str, npt.NDArray[Any]]:
         """Copy rows, as `Split.take` does; where rows differ in length, they are filled up to the longest of all."""

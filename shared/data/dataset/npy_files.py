@@ -39,11 +39,12 @@ def map_npy(path: Path, shape: tuple[int, ...], dtype: str, *, whole: bool = Fal
     header = _npy_header(shape, dtype)
     size = len(header) + math.prod(shape) * np.dtype(dtype).itemsize
     with path.open("rb", buffering=0) as file:
-        if file.read(len(header)) == header and os.fstat(file.fileno()).st_size == size:
+        if os.fstat(file.fileno()).st_size == size:
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             if whole:
-                _read_pages(pages)
-            return np.frombuffer(pages, dtype, offset=len(header)).reshape(shape)
+                _read_pages(pages)  # before the header is looked at, which would bring the first 2 MiB in small pages
+            if pages[: len(header)] == header:
+                return np.frombuffer(pages, dtype, offset=len(header)).reshape(shape)
     return _plain(np.load(path, mmap_mode="r", allow_pickle=False))
 
 

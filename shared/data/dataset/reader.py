@@ -139,8 +139,21 @@ class Split:
             ValueError: if not even one batch fits into the rows.
         """
         starts = batch_starts(self.rows, batch_size, start_batch)
-        rows_between = self.epoch_places(seed, epoch)
+        rows_between = self._places_of_batches(batch_size, seed, epoch)
         return (rows_between(start, start + batch_size) for start in starts)
+
+    def batches_together(
+        self, count: int, *, batch_size: int, seed: int, epoch: int, start_batch: int, stop_batch: int
+    ) -> Iterator[RowNumbers]:
+        """Give those of `batches` from one to before another, so many at a time: (count or fewer, batch_size)."""
+        starts = batch_starts(self.rows, batch_size, start_batch)[: stop_batch - start_batch]
+        rows_between = self._places_of_batches(batch_size, seed, epoch)
+        together = (starts[first : first + count] for first in range(0, len(starts), count))
+        return (rows_between(some[0], some[-1] + batch_size).reshape(-1, batch_size) for some in together)
+
+    def _places_of_batches(self, batch_size: int, seed: int, epoch: int) -> RowsBetween:
+        del batch_size
+        return self.epoch_places(seed, epoch)
 
     def epoch_places(self, seed: int, epoch: int) -> RowsBetween:
         """Give what says which rows come at some places of an epoch; it is asked for one place after the other."""

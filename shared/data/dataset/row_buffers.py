@@ -13,7 +13,8 @@ import numpy.typing as npt
 _MOST_FREE = 4
 """Buffers of a kind of row that are kept while nobody needs them."""
 
-_Memory: TypeAlias = npt.NDArray[np.uint8]
+_Memory: TypeAlias = tuple[npt.NDArray[np.uint8], int]
+"""Bytes, and where they lie: to ask an array for it costs as much as the rest of lending."""
 
 
 class RowBuffers:
@@ -30,14 +31,19 @@ class RowBuffers:
         try:
             memory = free.popleft()
         except IndexError:
-            memory = np.empty(size, np.uint8)
-        if memory.nbytes < size:
-            memory = np.empty(size, np.uint8)
-        interface = {"version": 3, "typestr": dtype.str, "data": (memory.ctypes.data, False), "shape": shape}
+            memory = _new_memory(size)
+        if memory[0].nbytes < size:
+            memory = _new_memory(size)
+        interface = {"version": 3, "typestr": dtype.str, "data": (memory[1], False), "shape": shape}
         return np.asarray(_Loan(interface, memory, free))
 
 
-@dataclass(frozen=True, slots=True)
+def _new_memory(size: int) -> _Memory:
+    memory = np.empty(size, np.uint8)
+    return memory, memory.ctypes.data
+
+
+@dataclass(slots=True)
 class _Loan:
     """What NumPy makes an array of: the array holds it, views hold the array, and with the last of them it ends."""
 

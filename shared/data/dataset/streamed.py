@@ -116,10 +116,13 @@ class StreamedSplit(Split):
     def epoch_places(self, seed: int, epoch: int) -> RowsBetween:
         """Give what says which rows come when; as it is asked for one place after the other, shards come and go."""
         order = ShardOrder(np.array([shard.rows for shard in self.shards]), self.group_rows, seed, epoch)
-        held, checked = range(0), 0
+        held, checked, step = range(0), 0, max(1, self.group_rows // 4)
 
         def rows_between(first: int, last: int) -> RowNumbers:
             nonlocal held, checked
+            if last - first > step:  # of many ranks: what is held moves on as it does for small batches
+                parts = [rows_between(begin, min(last, begin + step)) for begin in range(first, last, step)]
+                return np.concatenate(parts)
             if last > checked:  # not at each batch: small ones are asked for faster than this is found out
                 checked = last + self.group_rows // 16
                 if (needed := self._phases_held(order, first, checked)) != held:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from typing import TypeVar
 
 from shared.data import Split, rank_slice
@@ -24,10 +23,23 @@ def rank_batches(
     return (rank_slice(batch, rank, plan.world_size) for batch in chosen)
 
 
-def batches_at_once(order: Iterator[RowNumbers], size: int) -> Iterator[list[RowNumbers]]:
-    """Put `size` batches together, for what costs the same for many rows as for few; the last are fewer."""
-    while some := list(islice(order, size)):
-        yield some
+def rank_batches_together(
+    split: Split, plan: BatchPlan, rank: int, seed: int, epoch: int, *, batches: range, count: int
+) -> Iterator[RowNumbers]:
+    """Those of `rank_batches`, `count` at a time, for what costs the same for many rows as for few.
+
+    Arrays of (count, rows of the rank); the last has fewer batches.
+    """
+    size = plan.rows_per_rank
+    together = split.batches_together(
+        count,
+        batch_size=plan.batch_size,
+        seed=seed,
+        epoch=epoch,
+        start_batch=batches.start,
+        stop_batch=batches.stop,
+    )
+    return (some[:, rank * size : (rank + 1) * size] for some in together)
 
 
 def read_ahead(read: Callable[[Asked], Read], order: Iterator[Asked], workers: int, prefetch: int) -> Iterator[Read]:

@@ -21,7 +21,7 @@ from shared.settings.training import LoopSettings
 from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
 from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.read_ahead import Asked, batches_at_once, rank_batches, read_ahead
+from shared.training.core.read_ahead import Asked, rank_batches, rank_batches_together, read_ahead
 from shared.training.torch.device_copies import copy_ahead, data_timer
 
 DEVICE_HELD_BYTES = 256 * 2**20
@@ -54,6 +54,7 @@ class RowReader:
     def __init__(self, split: Split, device: torch.device, loader: LoaderSettings) -> None:
         self.split = split
         self.device = device
+        self._on_host = device.type == "cpu"
         self._pin, self._threads = loader.pin_memory and device.type == "cuda", loader.loader_workers
         self._names = ("x", "y") if "y" in split.arrays else ("x",)  # a language model's labels are its next tokens
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
@@ -83,12 +84,10 @@ class RowReader:
             return 1
         return max(1, _AT_ONCE_BYTES // (rows * self._row_bytes))
 
-    def read_several(self, batches: list[RowNumbers]) -> list[StoredTensors]:
-        """Read the rows of some batches of one size, as `read` does, at once."""
-        if len(batches) == 1:
-            return [self.read(batches[0])]
-        arrays = [tensor.split(len(batches[0])) for tensor in self.read(np.concatenate(batches))]
-        return list(zip(*arrays, strict=True))
+    def read_several(self, batches: RowNumbers) -> list[StoredTensors]:
+        """Read the rows of some batches, given as (batches, rows), at once and as `read` does."""
+        tensors = self.read(batches.reshape(-1))
+        return list(zip(*(tensor.unflatten(0, batches.shape).unbind() for tensor in tensors), strict=True))
 
     def to_device(self, tensors: StoredTensors) -> TensorBatch:
         """Copy what was read to the device, and make a batch of it."""
@@ -128,6 +127,8 @@ class RowReader:
         return found
 
     def _copied(self, tensors: StoredTensors) -> StoredTensors:
+        if self._on_host:
+            return tensors
         return tuple(tensor.to(self.device, non_blocking=self._pin) for tensor in tensors)
 
     def _batch(self, tensors: StoredTensors) -> TensorBatch:
@@ -186,14 +187,12 @@ class BatchFeed:
             places = changes.places(self._reader.split, self._plan, epoch, start_batch)
             changed = self._ahead(self._changed, islice(places, end - start_batch))
             return self._reader.to_device_ahead(changed)
-        whole = rank_batches(self._reader.split, self._plan, self._rank, self._seed, epoch, start_batch)
-        order = islice(whole, end - start_batch)
+        order = self._reader.split, self._plan, self._rank, self._seed, epoch
         if self._workers == 0 or self._reader.held is not None:
-            return map(self._reader.take, order)
-        at_once = self._reader.batches_at_once(self._plan.rows_per_rank)
-        several = read_ahead(
-            self._reader.read_several, batches_at_once(order, at_once), self._workers, -(-self._prefetch // at_once)
-        )
+            return map(self._reader.take, islice(rank_batches(*order, start_batch), end - start_batch))
+        count = self._reader.batches_at_once(self._plan.rows_per_rank)
+        together = rank_batches_together(*order, batches=range(start_batch, end), count=count)
+        several = read_ahead(self._reader.read_several, together, self._workers, -(-self._prefetch // count))
         return self._reader.to_device_ahead(chain.from_iterable(several))
 
     def _ahead(self, read: Callable[[Asked], StoredTensors], order: Iterator[Asked]) -> Iterator[StoredTensors]:
