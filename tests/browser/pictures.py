@@ -32,7 +32,7 @@ def halfway(folder: Path, browser: Chromium) -> Iterator[str]:
     try:
         with serving(folder / ".allranks") as address:
             browser.show(address)
-            browser.until("document.querySelector('td.running')?.closest('tr').querySelector('a')")
+            browser.until("document.querySelectorAll('td.running').length")
             page = browser.run("document.querySelector('td.running').closest('tr').querySelector('a').href")
             browser.show(page)
             browser.until("page.document.steps.train.curves?.loss?.length === 24")
