@@ -129,6 +129,8 @@ def refuse_misfit(card: ModelCard, index: Index, model: Path) -> None:
     problems = text_problems(card, index.text, model) if index.text else array_problems(card, index)
     if card.classes != index.classes:
         problems.append(f"the model knows {_named(card.classes)}, the data has {_named(index.classes)}")
+    if index.target and card.target and card.target != index.target.name:
+        problems.append(f"the model predicts {card.target!r}, the data's target is {index.target.name!r}")
     if problems:
         raise Refusal(f"model and data do not fit: {'; '.join(problems)}. Prepare the data as for the training.")
 

@@ -101,6 +101,12 @@ def test_a_regression_from_the_table_to_the_report(tmp_path: Path) -> None:
     assert "://" not in page
     assert "target target" in page
 
+    index = data / "index.json"
+    index.write_text(index.read_text().replace('"name": "target"', '"name": "price"'))
+    refused = run_component("evaluate", "--data", data, "--model", models[1], "--report", report, folder=tmp_path)
+    assert refused.codes == (2,)
+    assert "the model predicts 'target', the data's target is 'price'" in refused.output
+
     loaded = mlflow.pyfunc.load_model(str(models[1]))
     rows = pd.DataFrame(np.zeros((3, FEATURES), "int64"), columns=[f"f{n}" for n in range(FEATURES)])
     assert list(loaded.predict(rows).columns) == ["prediction"]
