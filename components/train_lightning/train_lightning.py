@@ -63,7 +63,8 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
     from shared.training.core.schedule import LearningSchedule
-    from shared.training.lightning.bookkeeping import RunCallback, RunLogger, StoppedError
+    from shared.training.core.stopping import StoppedError
+    from shared.training.lightning.bookkeeping import RunCallback, RunLogger
     from shared.training.lightning.state import TrainingSaver
     from shared.training.lightning.task import make_own_task, make_zoo_task
     from shared.training.torch.feed import BatchFeed, RowReader

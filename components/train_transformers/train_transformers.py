@@ -142,7 +142,7 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             compute=precision.compute,
         )
         saver.trainer = trainer
-        trainer.train()
+        trainer.fit()
         if bookkeeping.stopped:
             return False
         run.finish()

@@ -87,6 +87,15 @@ def ask_to_stop(ranks: list[RunningRank]) -> None:
     os.kill(_processes(ranks)[-1], signal.SIGTERM)
 
 
+def wait_until_stoppable(ranks: list[RunningRank]) -> None:
+    """Wait until who goes on from a checkpoint catches SIGTERM: before that it dies of it, and loses nothing."""
+    ranks[0].wait_for("continuing from", _PATIENCE)  # a launcher, and what it forks, have handlers too before this
+    until = time.monotonic() + _PATIENCE
+    while not _catches(_processes(ranks)[-1], signal.SIGTERM):
+        assert time.monotonic() < until, ranks[0].stderr
+        time.sleep(0.01)
+
+
 def last_step(checkpoints: Path) -> int:
     """The newest step that has begun to be saved."""
     return max((int(path.name[5:]) for path in checkpoints.glob("step-*")), default=0)
@@ -107,6 +116,16 @@ def _processes(ranks: list[RunningRank]) -> list[int]:
     """Those that train: what a launcher has started, or the ranks themselves."""
     children = [pid for rank in ranks for pid in _descendants(rank.process.pid)]
     return [pid for pid in children if "runpy" in _script_of(pid)] or [rank.process.pid for rank in ranks]
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> number - 1 & 1)
 
 
 def _script_of(pid: int) -> str:

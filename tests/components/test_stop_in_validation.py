@@ -16,7 +16,7 @@ from shared.checkpoint.choose import newest_valid_checkpoint
 from shared.checkpoint.reading import CheckpointReader
 from shared.data import Array, Index, Statistics
 from shared.data.write import write_index, write_shard
-from tests.components.launched import Options, ask_to_stop, launched, run_launched
+from tests.components.launched import Options, ask_to_stop, launched, run_launched, wait_until_stoppable
 from tests.components.training import bit_equal, lines, weights
 from tests.helpers import finish
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
@@ -109,6 +109,13 @@ def test_the_steps_are_saved_and_the_next_start_begins_with_the_validation(train
     state = CheckpointReader(newest).state
     position = state.get("allranks", state)["position"]  # beside what Lightning keeps
     assert (position["step"], position["batch"], position["history"]) == (STEPS, STEPS, [])
+    if trainer not in ("train_ddp", "train_tf_multiworker"):  # TensorFlow catches SIGTERM before we do, and loses it
+        with launched(script, data, out, options) as ranks:
+            wait_until_stoppable(ranks)
+            ask_to_stop(ranks)
+            results = finish(ranks, 60)
+        assert f"stopped by SIGTERM after step {STEPS}" in results[0].stdout, results[0].stderr
+        assert newest_valid_checkpoint(out / "checkpoints") == newest
     results = run_launched(script, data, out, options)
     assert f"continuing from {newest}: step {STEPS}, epoch 1" in results[0].stdout
     history = json.loads((out / "metrics" / "metrics.json").read_text())["history"]

@@ -17,6 +17,10 @@ A pass of a validation that the ranks compute together counts as one."""
 _ENDED: Final = "the training has ended"
 
 
+class StoppedError(Exception):
+    """The training was stopped and is saved; raised where a framework's loop knows no other end, caught around it."""
+
+
 class StopAgreement:
     """Lets all ranks stop after the same step; a context manager around the training, in all of them.
 

@@ -13,16 +13,12 @@ from lightning.pytorch.loggers import Logger
 
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.run import TrainingRun
-from shared.training.core.stopping import StopAgreement
+from shared.training.core.stopping import StopAgreement, StoppedError
 from shared.training.lightning.state import TrainingSaver
 from shared.training.torch.meter import LossMeter
 
 _VALIDATION = re.compile(r"val(?:id(?:ation)?)?[_/](.+)")
 """Names under which modules log what they measure in validation."""
-
-
-class StoppedError(Exception):
-    """The training was stopped and is saved; raised where Lightning knows no other end, and caught around its `fit`."""
 
 
 @dataclass(eq=False)

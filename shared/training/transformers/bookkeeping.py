@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from shared.training.core.run import TrainingRun
-from shared.training.core.stopping import StopAgreement
+from shared.training.core.stopping import StopAgreement, StoppedError
 
 
 @dataclass(eq=False)
@@ -20,7 +20,7 @@ class RunCallback(TrainerCallback):
     """
 
     run: TrainingRun
-    validate: Callable[[StopAgreement | None], Mapping[str, float] | None]
+    validate: Callable[[StopAgreement], Mapping[str, float] | None]
     begin: Callable[[], None]
     stop: StopAgreement
     steps_per_epoch: int
@@ -31,12 +31,14 @@ class RunCallback(TrainerCallback):
     ) -> None:
         """Do what the Trainer has no place for, when it has wrapped the model; measure an epoch that has yet to be.
 
-        The Trainer would take an epoch without a batch for the end of the training.
+        The Trainer would take an epoch without a batch for the end of the training, and asked to stop here it would
+        begin an epoch all the same.
         """
         del args, state, control, kwargs
         self.begin()
-        if self.run.at.batch == self.steps_per_epoch:
-            self.run.end_epoch(self.validate(None))  # its steps are saved: whoever ends it now loses none
+        if self.run.at.batch == self.steps_per_epoch and self.run.end_epoch(self.validate(self.stop)):
+            self.stopped = True
+            raise StoppedError
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object

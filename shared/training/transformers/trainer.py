@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import torch
@@ -16,6 +17,7 @@ from transformers.trainer_callback import PrinterCallback
 from shared.data import Index
 from shared.models.transformers import TokenModel
 from shared.settings.training import OptimizerSettings
+from shared.training.core.stopping import StoppedError
 from shared.training.torch.meter import LossMeter
 from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import make_optimizer
@@ -58,6 +60,11 @@ class FineTuner(Trainer):
         self._objective = objective_of(index, optimizer.label_smoothing)
         self._tokens = module.padding, module.separator
         self._compute = compute
+
+    def fit(self) -> None:
+        """Train to the end, or until the callback has stopped it and saved."""
+        with suppress(StoppedError):
+            self.train()
 
     def _wrap_model(self, model: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
         """Leave a model alone that is divided already: neither DDP nor Accelerate has anything to do with it."""
