@@ -1,5 +1,7 @@
 """The docs site: Sphinx over the pages of this folder, with warnings as errors; `make docs` writes it."""
 
+from pathlib import Path
+
 from sphinx.application import Sphinx
 
 from allranks.library import VERSION
@@ -12,7 +14,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"allranks {VERSION}"
 html_favicon = "pictures/favicon.svg"  # without one each page asks for a file that is not there
-html_search_scorer = "scorer.js"
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_copy_source = False
 html_show_copyright = False
 myst_heading_anchors = 3  # links to headings, as GitHub makes them

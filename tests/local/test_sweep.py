@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -99,7 +100,8 @@ def test_the_best_trials_outputs_are_the_steps_and_a_second_run_repeats_nothing(
     assert json.loads(run.step("tune.3").state.read_text())["parameters"] == tune["trials"][3]["parameters"]
     assert json.loads(run.state.read_text())["steps"]["tune"]["best_trial"] == best["number"]
     page = run.report.read_text()
-    assert page.count("<circle") == 8
+    (by_trial, *_) = re.findall(r'aria-label="\w+ by trial".*?</figure>', page, re.DOTALL)
+    assert by_trial.count('<path class="dot') == 8
     assert f"{best['number']}, the best" in page
     logs = allranks("runs", "logs", "latest", "tune.3", cwd=tmp_path)
     assert logs.stdout == "made\n"
