@@ -39,11 +39,12 @@ def test_they_are_shown_below_their_step_and_are_no_part_of_its_metrics(tmp_path
     assert re.search(r"train  outer \[1m <fold> +loss 7\n  train    inner +score 2\n", done.stdout)
     assert re.search(r"train: succeeded, .*, loss 0\.5\n", done.stdout)
     shown = allranks("runs", "show", "latest", cwd=tmp_path).stdout
-    assert re.search(r"  train +succeeded .*loss=0.5\n    outer .* 2\.5 s +loss=7 score=nan\n      inner ", shown)
+    assert re.search(r"  train +succeeded .*loss=0.5\n    outer .* 2\.5 s +loss=7 score=NaN\n      inner ", shown)
     assert re.search(r"\n    second +succeeded .*loss=9\n", shown), "what was left open ends with its step"
     page = next(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
     assert re.search(
-        r'padding-left: 18px">inner</td><td class="succeeded">succeeded</td><td>2.5 s</td><td></td><td>2<', page
+        r'padding-left: 18px">inner</td><td class="succeeded">succeeded</td><td class="brief">2.5 s</td><td></td><td>2<',
+        page,
     )
     assert "&lt;fold&gt;" in page
     train = json.loads(allranks("runs", "show", "latest", "--json", cwd=tmp_path).stdout)["steps"]["train"]

@@ -147,7 +147,7 @@ def test_a_sweep_shows_its_best_trial(tmp_path: Path) -> None:
         tune = run_json("pipeline.yaml", cwd=tmp_path)["steps"]["tune"]
         assert (tune["best_trial"], tune["metrics"], tune["params"]) == (1, {"m": 6.0}, {"x": "3"})
         page = max(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
-        assert "m 6</figcaption>" in page, "the curve of the best trial"
+        assert "m 6</span></figcaption>" in page, "the curve of the best trial"
 
 
 @pytest.fixture
