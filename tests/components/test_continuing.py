@@ -30,7 +30,7 @@ def history(out: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["train_fsdp", "train_deepspeed"])
+@pytest.mark.parametrize("script", ["train_fsdp", pytest.param("train_deepspeed", marks=pytest.mark.exhaustive)])
 def test_a_training_cut_by_max_steps_goes_on_as_if_it_had_not_been_cut(script: str, text: Path, tmp_path: Path) -> None:
     options = SMALL | STEADY | {"script": script, "epochs": 4}
     cuts = (2, 3, 7, 8, 8, 4)  # inside an epoch, at its end, over several; then the same once more, and less

@@ -106,10 +106,14 @@ def test_transformers_loads_what_was_trained_and_says_the_same(
 @pytest.mark.parametrize(
     ("script", "options"),
     [
-        pytest.param("train_fsdp", {"processes": 3}, marks=pytest.mark.exhaustive),
-        ("train_fsdp", {"processes": 4, "tensor_parallel": 2, "pipeline_parallel": 2, "accumulation_steps": 2}),
+        ("train_fsdp", {"processes": 3}),
+        pytest.param(
+            "train_fsdp",
+            {"processes": 4, "tensor_parallel": 2, "pipeline_parallel": 2, "accumulation_steps": 2},
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param("train_deepspeed", {"processes": 2, "zero_stage": 1}, marks=pytest.mark.exhaustive),
-        ("train_deepspeed", {"processes": 3, "zero_stage": 3}),
+        pytest.param("train_deepspeed", {"processes": 3, "zero_stage": 3}, marks=pytest.mark.exhaustive),
         pytest.param("train_transformers", {"processes": 2}, marks=pytest.mark.exhaustive),
         ("train_transformers", {"processes": 3, "sharding": "fsdp"}),
         pytest.param("train_transformers", {"processes": 2, "sharding": "deepspeed"}, marks=pytest.mark.exhaustive),

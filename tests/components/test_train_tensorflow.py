@@ -117,19 +117,18 @@ def build(input_shape, num_outputs):
 
 
 @pytest.mark.timeout(600)
-def test_a_regression_with_a_model_of_ones_own(tmp_path: Path) -> None:
+def test_a_regression_with_a_model_of_ones_own(tmp_path: Path, exhaustive: bool) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "own.py").write_text(OWN)
     (tmp_path / "code" / "size.py").write_text("WIDTH = 24\n")
     line = write_line(tmp_path / "line")
     values = ("architecture=own.py:build", f"model_code={tmp_path / 'code'}", "epochs=12", "weight_decay=0")
-    runs = {
-        component: run_trainer(component, line, tmp_path, "2x1", *values)
-        for component in ("train_tf_multiworker", "train_horovod_keras")
-    }
-    one, other = (weights_of(step) for step in runs.values())
-    assert furthest(one, other) < 1e-5, "both keep to the order of the rows and to the global batch"
-    model, report = runs["train_horovod_keras"]["outputs"]["model"], tmp_path / "report"
+    components = ("train_tf_multiworker", "train_horovod_keras") if exhaustive else ("train_tf_multiworker",)
+    runs = {component: run_trainer(component, line, tmp_path, "2x1", *values) for component in components}
+    one, *others = (weights_of(step) for step in runs.values())
+    for other in others:
+        assert furthest(one, other) < 1e-5, "both keep to the order of the rows and to the global batch"
+    model, report = runs[components[-1]]["outputs"]["model"], tmp_path / "report"
     evaluated = ("--data", line, "--model", model, "--report", report, "--split", "validation")
     done = run_component("evaluate", *evaluated, folder=tmp_path)
     assert done.ok, done.output
