@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -69,7 +70,11 @@ def start_tensorflow(launch: Launch, control: Control, backend: str | None, time
         raise Refusal(f"The step has {launch.num_ps} parameter server(s), and MultiWorkerMirrored uses none.")
     # Without a time-out the others would wait for a worker that hangs for ever.
     options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout.total_seconds())
+    before = signal.getsignal(signal.SIGTERM)
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    # TensorFlow's listener for preemptions has taken SIGTERM meanwhile and tells nobody here: a rank that is asked to
+    # stop before it trains would train on until it is killed.
+    signal.signal(signal.SIGTERM, before)
     return _group(launch, control, backend, strategy, None)
 
 

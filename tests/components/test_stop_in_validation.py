@@ -109,7 +109,7 @@ def test_the_steps_are_saved_and_the_next_start_begins_with_the_validation(train
     state = CheckpointReader(newest).state
     position = state.get("allranks", state)["position"]  # beside what Lightning keeps
     assert (position["step"], position["batch"], position["history"]) == (STEPS, STEPS, [])
-    if trainer not in ("train_ddp", "train_tf_multiworker"):  # TensorFlow catches SIGTERM before we do, and loses it
+    if trainer != "train_ddp":
         with launched(script, data, out, options) as ranks:
             wait_until_stoppable(ranks)
             ask_to_stop(ranks)

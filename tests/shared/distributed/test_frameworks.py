@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -140,6 +141,23 @@ def test_tensorflow_refuses_ranks_without_tf_config() -> None:
     )
     assert [result.returncode for result in results] == [2, 2]
     assert "type: tensorflow" in results[0].stderr
+
+
+@pytest.mark.exhaustive
+def test_sigterm_ends_a_worker_of_tensorflow_at_once() -> None:
+    code = """
+        from shared.distributed import init
+        with init("tensorflow"):
+            print("in", flush=True)
+            import time
+            time.sleep(60)
+    """
+    cluster = {"worker": [f"127.0.0.1:{free_port()}" for _ in range(2)]}
+    tasks = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in range(2)]
+    with started(code, [{"TF_CONFIG": task} for task in tasks]) as ranks:
+        ranks[1].wait_for("in", 100)
+        ranks[1].kill(signal.SIGTERM)
+        assert finish(ranks[1:], 5)[0].returncode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("framework", ["horovod", "tensorflow"])
