@@ -68,16 +68,24 @@ $(VENV)/.stamp-pip:
 		{ echo 'error: $(PYTHON) cannot make virtual environments: apt-get install python3-venv' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(PYPI) && $(BIN)/python -m pip install --quiet -c constraints.txt uv || true
 	@touch $@
+
+# uv takes a third of pip's time. It reads nothing of pip's configuration: where that names another index than PyPI, and
+# where uv is not to be had or fails, pip installs.
+PYPI = ! $(BIN)/python -m pip config list | grep -q '[.]index-url='
+UV = $(BIN)/uv pip install --quiet --python $(BIN)/python
+PIP = $(BIN)/python -m pip install --quiet
+install = { $(PYPI) && $(UV) $(1); } || $(PIP) $(1)
 
 $(VENV)/.stamp-local: $(VENV)/.stamp-pip pyproject.toml constraints.txt
 	$(BIN)/python environments/install_torch.py constraints.txt
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[local]'
+	$(call install,-c constraints.txt -e '.[local]')
 	@touch $@
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-pip pyproject.toml constraints.txt
 	$(BIN)/python environments/install_torch.py constraints.txt
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(call install,-c constraints.txt -e '.[dev]')
 	@touch $@ $(VENV)/.stamp-local
 
 # Built once for these versions of Python, torch and TensorFlow, in about five minutes, and kept in ~/.cache/allranks/wheels.
