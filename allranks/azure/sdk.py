@@ -19,7 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from allranks.local.folders import is_left_out
+from allranks.local.ignore import is_left_out
 
 if TYPE_CHECKING:  # for annotations, ours and those of components.pyi: the SDK exports none of the three
     from azure.ai.ml.entities._job.pipeline._io import NodeOutput as NodeOutput

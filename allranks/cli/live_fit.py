@@ -30,6 +30,7 @@ class TableLine:
     Attributes:
         seconds: how long it has taken so far; None for what has not begun, or was reused.
         left: seconds that it will go on, if that is known.
+        stalled: seconds that it has made no step, where that is unusual; then nobody knows what is left.
         metrics: ways to say what was measured, the fullest first, after their curve.
         is_reused: its status is another run's.
     """
@@ -43,6 +44,14 @@ class TableLine:
     metrics: Sequence[str] = ("",)
     curve: Sequence[float] = ()
     is_reused: bool = False
+    stalled: float | None = None
+
+    @property
+    def outlook(self) -> str:
+        """How long it will go on, as far as that can be told."""
+        if self.stalled is not None:
+            return f"stalled {short_duration(self.stalled)}"
+        return "" if self.left is None else f"~{short_duration(self.left)}"
 
     def cells(self, fit: TableFit) -> dict[str, str]:
         """What each column holds."""
@@ -55,7 +64,7 @@ class TableLine:
             "nodes x ranks": self.ranks,
             "time": "-" if self.seconds is None else words(self.seconds),
             "progress": "" if self.progress is None else _bar(self.progress, fit.bar),
-            "left": "" if self.left is None else f"~{short_duration(self.left)}",
+            "left": self.outlook,
             "curve": draw_sparkline(self.curve, fit.curve) if fit.curve else "",
             "metrics": cut_end(metrics, fit.room),
         }
@@ -79,7 +88,7 @@ class TableFit:
 
 def fit_table(lines: Sequence[TableLine], width: int) -> TableFit:
     """The first choice of columns that has room for all lines."""
-    shown = [title for title in COLUMNS if title != "left" or any(line.left is not None for line in lines)]
+    shown = [title for title in COLUMNS if title != "left" or any(line.outlook for line in lines)]
     fit = _wide_fit(lines, shown, width) if width >= NARROW_WIDTH else None
     return fit or _narrow_fit(lines, [title for title in shown if title in _CORE], width)
 

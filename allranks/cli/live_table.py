@@ -97,6 +97,7 @@ def _lines(step: StepResult, curves: LiveCurves, known: LiveProgress) -> list[Ta
         _measured(step, progress, curve.metric),
         curve.values,
         is_reused=step.reused_from is not None,
+        stalled=known.stalled(step.name, step.attempts, progress) if step.status == RUNNING else None,
     )
     if step.sweep is None or step.status != RUNNING:
         return [line]
@@ -104,7 +105,8 @@ def _lines(step: StepResult, curves: LiveCurves, known: LiveProgress) -> list[Ta
     trials = StepProgress(over, step.sweep.most)
     best = (*_best_values(step.sweep, line.metrics),)
     left = known.left(step.name, step.attempts, trials)
-    return [replace(line, progress=trials, left=left, metrics=best), *_trials(step.name, step.sweep, curves, known)]
+    told = replace(line, progress=trials, left=left, metrics=best, stalled=None)  # its trials tell that for themselves
+    return [told, *_trials(step.name, step.sweep, curves, known)]
 
 
 def _has_not_begun(step: StepResult) -> bool:
@@ -165,7 +167,8 @@ def _trial(
     points = curve.values if curve.metric == metric else ()
     label = f"{name}.{trial.number}"
     left = known.left(label, 1, progress)
-    return TableLine(f"  {label}", trial.status, "", trial.seconds, progress, left, forms, points)
+    stalled = known.stalled(label, 1, progress)
+    return TableLine(f"  {label}", trial.status, "", trial.seconds, progress, left, forms, points, stalled=stalled)
 
 
 def _best_values(sweep: SweepResult, measured: Sequence[str]) -> tuple[str, ...]:

@@ -50,9 +50,20 @@ def print_logs(args: argparse.Namespace, home: RunsHome) -> int:
     styled = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     traces = LogTraces(step.logs)
     chosen = partial(_chosen, step, args.rank, wait=args.follow)
+    is_silent = True
     for line in _growing_lines(chosen, is_complete, traces, styled=styled):
         print(line, flush=args.follow)
+        is_silent = False
+    if is_silent:
+        text.print_note(_empty_logs(chosen()))
     return 0
+
+
+def _empty_logs(logs: Mapping[int, Path]) -> str:
+    """``nothing was printed: the log of rank 1 is empty (…/std_log_process_1.txt)``."""
+    if len(logs) == 1:
+        return "".join(f"nothing was printed: the log of rank {rank} is empty ({path})" for rank, path in logs.items())
+    return "nothing was printed: " + ("the logs of all ranks are empty" if logs else "the step has no log")
 
 
 def _list_logs(args: argparse.Namespace, home: RunsHome, folder: RunFolder, steps: Mapping[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from typing import Any
 
 from allranks.cli.sparklines import SHOWN_METRICS
 from allranks.local.metrics_file import read_metrics_document
-from allranks.local.result import SUCCEEDED
+from allranks.local.result import RUNNING, SUCCEEDED
 from allranks.wording import duration_words, number_words, run_seconds
 
 
@@ -19,7 +20,7 @@ class RunRow:
 
     Attributes:
         done: how many of its ``steps`` have succeeded.
-        started, seconds: when it began, since 1970, and how long it took; None where that is not known.
+        started, seconds: when it began, since 1970, and how long it took, or has run; None where that is not known.
         asked: the target with the values and the scale that were given.
         metrics: step, name and last value of each metric.
         words: what it is searched by, case folded.
@@ -56,7 +57,7 @@ def run_row(state: Mapping[str, Any]) -> RunRow:
         done=sum(step["status"] == SUCCEEDED for step in steps.values()),
         steps=len(steps),
         started=started if isinstance(started, int | float) else None,
-        seconds=run_seconds(state),
+        seconds=_seconds(state),
         asked=asked,
         metrics=metrics,
         words="\n".join(words).casefold(),
@@ -81,6 +82,13 @@ def _asked(state: Mapping[str, Any]) -> str:
     scale = [f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (state.get("scale") or {}).items()]
     arguments = (state.get("script") or {}).get("arguments")
     return " ".join([str(state.get("target") or ""), *values, *scale, *(["--", *arguments] if arguments else [])])
+
+
+def _seconds(state: Mapping[str, Any]) -> float | None:
+    started = state.get("started")
+    if state["status"] == RUNNING and isinstance(started, int | float):
+        return max(0.0, time.time() - started)
+    return run_seconds(state)
 
 
 def _measured(row: RunRow, metric: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RETRYING, RUNNIN
 from allranks.local.tracking.reading import TrackingReader
 
 FINISHED_STATUSES = (SUCCEEDED, FAILED, SKIPPED, NOT_TAKEN, CANCELLED)
+KILLED = "its engine was killed, or this machine went down, before the run had ended"
+"""Of a run that nobody has ended: what the document of such a run says as its ``message``."""
+
 _RUNNING = (RUNNING, RETRYING)  # what has logged since its step.json was written
 
 
 def read_run_state(folder: RunFolder, followed: FollowedFiles | None = None) -> dict[str, Any]:
-    """The run's document; a run whose engine is gone before its end is ``cancelled``, not ``running``.
+    """The run's document; a run whose engine is gone before its end is ``cancelled``, not ``running``, and says why.
 
+    Such a run, and what was running in it, has taken until the last of its files was written.
     Who looks again and again gives ``followed``, where what its steps have logged is kept.
     """
     state: dict[str, Any] = read_json_file(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
@@ -35,10 +40,40 @@ def read_run_state(folder: RunFolder, followed: FollowedFiles | None = None) -> 
         if folder.alive:
             _count_time(state, steps)
         else:
-            for one in (state, *steps.values()):
-                if one["status"] not in FINISHED_STATUSES:
-                    one["status"] = CANCELLED
+            _end_killed(folder, state, steps)
     return state
+
+
+def _end_killed(folder: RunFolder, state: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
+    """Complete what an engine that was killed has left."""
+    began, ends = state.get("started"), [_last_sign(folder.state)]
+    for name, step in steps.items():
+        trials = [(trial, StepFolder(Path(trial["folder"]))) for trial in step.get("trials", ())]
+        signs = [_last_sign(*_signs(of)) for of in (folder.step(name), *(of for _, of in trials))]
+        if step["status"] in _RUNNING and step.get("started") is not None and began is not None:
+            step["seconds"] = round(max(step["seconds"], max(signs) - began - step["started"]), 3)
+        for one in (step, *(trial for trial, _ in trials)):
+            if one["status"] not in FINISHED_STATUSES:
+                one["status"] = CANCELLED
+        ends += signs
+    state["status"], state["message"] = CANCELLED, KILLED
+    if began is not None:
+        state["ended"] = round(max(began, *ends), 3)
+
+
+def _signs(step: StepFolder) -> Iterator[Path]:
+    """What is written while a step runs."""
+    yield from (step.state, step.resources, step.metrics())
+    yield from rank_logs(step.logs).values()
+
+
+def _last_sign(*files: Path) -> float:
+    """When one of these files was written last, in seconds since 1970; 0 if none is there."""
+    found = 0.0
+    for file in files:
+        with suppress(OSError):
+            found = max(found, file.stat().st_mtime)
+    return found
 
 
 def _count_time(state: Mapping[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:

@@ -31,7 +31,7 @@ from allranks.local.past import past_child
 from allranks.local.report import write_run_page
 from allranks.local.resources.summary import step_resources
 from allranks.local.resources.words import resource_lines
-from allranks.local.result import RUNNING
+from allranks.local.result import CANCELLED, FAILED, RUNNING
 from allranks.local.tracking.removal import remove_tracked_runs
 from allranks.wording import number_words, ranks_words, status_words, step_time, with_count
 
@@ -140,9 +140,7 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
         text.print_output(run_document(folder, state))
         return 0
     print(text.aligned_rows([run_cells(run_row(state))], indent="", keep_whole=True))
-    print(f"  folder  {folder.path}")
-    if folder.report.is_file():
-        print(f"  page    {folder.report}")
+    print(text.aligned_rows(list(_about_run(folder, state)), keep_whole=True))
     steps = state["steps"].items()
     outputs = [(f"{name}.{port}", path) for name, step in steps for port, path in (step.get("outputs") or {}).items()]
     failures = [(name, step["failure"]["message"]) for name, step in steps if step.get("failure")]
@@ -158,6 +156,17 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
         if lines:
             print(f"{title}\n{text.aligned_rows(lines, keep_whole=True)}")
     return 0
+
+
+def _about_run(folder: RunFolder, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where a run is, and of one that has not succeeded how it goes on."""
+    yield "folder", str(folder.path)
+    if folder.report.is_file():
+        yield "page", str(folder.report)
+    if state.get("message"):
+        yield "note", state["message"]
+    if state["status"] in (FAILED, CANCELLED):
+        yield "to go on", f"allranks run --resume {folder.id}{folder.home.option}"
 
 
 def _open_page(args: argparse.Namespace, home: RunsHome) -> int:

@@ -208,7 +208,7 @@ class _Engine:
         """End the parts of a step that lag behind, begin those that may be, and end the step when all are finished."""
         for part, reason in execution.lagging_parts():
             self._kill(part)
-            self._end(part, CANCELLED, StepFailure(reason))
+            self._end(part, CANCELLED, part.why_stopped(reason))
         for part in execution.new_parts():
             self._executions.append(part)
             if part.is_finished:

@@ -95,6 +95,10 @@ class StepExecution(ABC):
     def preview(self, published: Mapping[str, Path], finished: FinishedStep | None) -> dict[str, Any]:
         """What a dry run shows of it, were the outputs in ``published`` and the execution ``finished`` to be reused."""
 
+    def why_stopped(self, reason: str) -> StepFailure:
+        """What is kept of a part that was stopped for this reason."""
+        return StepFailure(reason)
+
     def lagging_parts(self) -> list[tuple[StepExecution, str]]:
         """The parts that are to be cancelled, each with the reason."""
         return []

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -214,6 +215,12 @@ class RunsHome:
         """The files that were logged to MLflow: they are all runs' and outlive the folder of each."""
         return self.path / "mlflow"
 
+    @property
+    def option(self) -> str:
+        """The option with which a command finds these runs; empty where it looks for them anyway."""
+        is_default = self.path.resolve() == Path(DEFAULT_HOME).resolve()
+        return "" if is_default else f" --runs-dir {shlex.quote(str(self.path))}"
+
     def work(self, key: str) -> Path:
         """The folder of a step that is not finished, by the step's key."""
         return self.path / "work" / key
@@ -269,21 +276,6 @@ class RunsHome:
         problem = f"fits {len(matches)} runs" if matches else "is no run"
         known = ", ".join(run.id for run in (matches or runs)[-5:])
         raise UnknownNameError(f"{name!r} {problem}: {known}.", "See `allranks runs list`.")
-
-
-def is_left_out(path: str | os.PathLike[str]) -> bool:
-    """Whether no snapshot takes a folder along: one that holds runs, or a virtual environment, which a copy breaks."""
-    return is_runs_folder(path) or os.path.exists(os.path.join(path, "pyvenv.cfg"))  # noqa: PTH110, PTH118 as above
-
-
-def is_runs_folder(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds runs, under the usual name or another one: then it is no part of anybody's code."""
-    if os.path.basename(path) == DEFAULT_HOME:  # noqa: PTH119 - asked for every folder of a snapshot, where Path is slow
-        return True
-    try:
-        return b"Runs of allranks" in Path(path, RUNS_MARK).read_bytes()
-    except OSError:
-        return False
 
 
 def write_json_file(path: Path, document: Any) -> None:

@@ -27,8 +27,9 @@ from allranks.local.overlay import add_commands, is_script, make_overlay, seems_
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.read_only import lockable_inputs
 from allranks.local.resources.memory_kills import KillCounter
-from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure
+from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
 from allranks.local.run_context import RunContext
+from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.variables import EmulatedCluster, data_variables, job_variables
 from allranks.spec.model import LITERAL_TYPES
@@ -233,6 +234,14 @@ class GangExecution(StepExecution):
         shutil.rmtree(self.folder.downloads, ignore_errors=True)
         for overlay in self._overlays if self._installs else ():
             shutil.rmtree(overlay, ignore_errors=True)
+
+    def why_stopped(self, reason: str) -> StepFailure:
+        """With what its first rank printed last."""
+        if self.gang is None:
+            return super().why_stopped(reason)
+        first = self.gang.commands[0]
+        quoted = point_at_sources(last_lines(first.log), self.folder, self.files)
+        return StepFailure(reason, first.rank, first.node, first.log, quoted)
 
     def _explain(self, gang: RankGang) -> StepFailure:
         """The first failure of a gang."""

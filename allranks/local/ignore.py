@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from allranks.errors import UsageError
+from allranks.local.folders import DEFAULT_HOME, RUNS_MARK
 
 IGNORE_FILES = (".amlignore", ".gitignore")
 """The ignore files, the first that exists counts."""
@@ -148,3 +149,18 @@ def _part_regex(part: re.Match[str]) -> str:
     if part["plain"] == "\\":
         raise ValueError("nothing follows the backslash")
     return re.escape(part["escaped"] or part["plain"])
+
+
+def is_left_out(path: str | os.PathLike[str]) -> bool:
+    """Whether no snapshot takes a folder along: one that holds runs, or a virtual environment, which a copy breaks."""
+    return is_runs_folder(path) or os.path.exists(os.path.join(path, "pyvenv.cfg"))  # noqa: PTH110, PTH118 as above
+
+
+def is_runs_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds runs, under the usual name or another one: then it is no part of anybody's code."""
+    if os.path.basename(path) == DEFAULT_HOME:  # noqa: PTH119 - asked for every folder of a snapshot, where Path is slow
+        return True
+    try:
+        return b"Runs of allranks" in Path(path, RUNS_MARK).read_bytes()
+    except OSError:
+        return False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from allranks.local.folders import DEFAULT_HOME
+from allranks.local.folders import RunsHome
 from allranks.local.metrics_file import MetricsEntry, MetricsFollower, metrics_document, read_end, read_metrics
 from allranks.local.tracking.reading import ChildRun
 from allranks.log_text import clean_text
@@ -188,7 +187,8 @@ def child_runs_document(children: Iterable[ChildRun]) -> list[dict[str, Any]]:
 class RunResult:
     """What became of a run; ``exit_code`` is the command line's.
 
-    It has ``started`` and ``ended`` so many seconds after 1970; None of one that has not, or whose engine was killed.
+    It has ``started`` and ``ended`` so many seconds after 1970; None of one that has not. One whose engine was killed
+    has ended when the last of its files was written.
     """
 
     run_id: str
@@ -225,8 +225,7 @@ class RunResult:
     @property
     def elsewhere(self) -> str:
         """The option with which a command finds this run, if it is not in this folder's ``.allranks``."""
-        home = self.run_dir.parents[1]
-        return "" if home == Path(DEFAULT_HOME).resolve() else f" --runs-dir {shlex.quote(str(home))}"
+        return RunsHome(self.run_dir.parents[1]).option
 
     @property
     def exit_code(self) -> int:

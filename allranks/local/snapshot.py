@@ -19,8 +19,7 @@ from io import BytesIO
 from pathlib import Path
 
 from allranks.errors import StorageError
-from allranks.local.folders import is_left_out
-from allranks.local.ignore import IGNORE_FILES, IgnoreFile, read_ignore_file, rules_of, rules_of_file
+from allranks.local.ignore import IGNORE_FILES, IgnoreFile, is_left_out, read_ignore_file, rules_of, rules_of_file
 from allranks.spec.model import Component
 
 _MIB = 1 << 20

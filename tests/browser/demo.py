@@ -8,7 +8,7 @@ from allranks.local.folders import RunsHome
 from tests.local.support import allranks, pipeline, step
 
 TRAIN = """\
-import json, math, os, random, sys, time
+import json, math, os, random, socket, sys, time
 
 word, rate, fails = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
 rank = os.environ.get("RANK", "0")
@@ -30,7 +30,12 @@ if rank == "0":
                 time.sleep(60)
 if word == "second":
     time.sleep(0.8)  # long enough to be looked at
+place = (os.environ.get("MASTER_ADDR"), int(os.environ.get("MASTER_PORT", "0")))
+if fails and rank == "0":  # what it has logged is there before another one fails
+    socket.create_server(place).accept()
 if rank in fails:
+    while socket.socket().connect_ex(place):
+        time.sleep(0.02)
     raise RuntimeError("there is no more memory")
 """
 

@@ -23,6 +23,7 @@ from rich.console import Console
 
 from allranks import catalogue
 from allranks.cli.live_curves import LiveCurves
+from allranks.cli.live_fit import TableFit, TableLine
 from allranks.cli.live_progress import LiveProgress
 from allranks.cli.live_table import status_table
 from allranks.cli.text import cut_middle
@@ -135,11 +136,33 @@ def test_the_time_left_follows_the_steps_that_are_done() -> None:
     assert left(50, 10.0) == pytest.approx(50.0)
     assert left(50, 10.5) == pytest.approx(49.5), "time passes between two steps"
     assert left(60, 20.0) == pytest.approx(40.0)
-    slower = left(60, 60.0)
+    slower = left(60, 45.0)
     assert slower is not None
     assert slower > 40, "a step that hangs is no step that is nearly done"
     assert left(10, 61.0, attempt=2) is None, "another attempt has another speed"
     assert progress.left("train", 2, StepProgress(10, None)) is None
+
+
+def test_a_training_that_makes_no_step_is_not_said_to_end_soon() -> None:
+    now = [0.0]
+    progress = LiveProgress(lambda: now[0])
+
+    def told(done: int, at: float) -> tuple[float | None, float | None]:
+        now[0] = at
+        looked = StepProgress(done, 100)
+        return progress.left("train", 1, looked), progress.stalled("train", 1, looked)
+
+    for done, at in ((10, 0.0), (20, 1.0), (30, 15.0), (40, 16.0)):
+        told(done, at)
+    left, stalled = told(40, 16.0 + 41.9)
+    assert left is not None, "it has paused for 14 s before, so 42 s may be its way"
+    assert stalled is None
+    assert told(40, 16.0 + 42.1) == (None, pytest.approx(42.1))
+    assert told(50, 60.0)[1] is None, "it goes on"
+    assert told(100, 61.0)[1] is None
+    assert told(100, 900.0) == (None, None), "the last step was made"
+    cells = TableLine("train", "running", left=12.0, stalled=112.0).cells(TableFit(["left"]))
+    assert cells["left"] == "stalled 1m52s"
 
 
 STEP = """\

@@ -71,10 +71,41 @@ def test_list_is_the_default_and_shows_the_newest_first(
 
 
 def test_a_run_whose_engine_is_gone_is_not_running(runs: Callable[..., Any], home: Path) -> None:
-    folder = make_run(home, "r1", "running")
-    assert runs("list", "--json").json["runs"][0]["status"] == "cancelled"
+    step = {"status": "running", "started": 1.5, "seconds": 0.1, "nodes": 1, "processes": 1, "metrics": {}}
+    folder = make_run(home, "r1", "running", train=step)
+    log = folder.step("train").log(0)
+    log.write_text("epoch 4\n")
+    for file, seconds in ((folder.state, 1.6), (log, 91.5)):
+        os.utime(file, (0, 1_700_000_000 + seconds))
+    told = runs("list", "--json").json["runs"][0]
+    assert (told["status"], told["steps"]["train"]["status"]) == ("cancelled", "cancelled")
+    assert (told["ended"], told["steps"]["train"]["seconds"]) == (1_700_000_091.5, 90.0), (
+        "it ran until it wrote no more"
+    )
+    shown = runs("show", "r1").out
+    assert "1 min 32 s" in shown
+    assert "1 min 30 s" in shown
+    assert f"note      {told['message']}\n  to go on  allranks run --resume r1 --runs-dir {home}\n" in shown
+    assert "its engine was killed" in told["message"]
     folder.lock()
-    assert runs("list", "--json").json["runs"][0]["status"] == "running"
+    told = runs("list", "--json").json["runs"][0]
+    assert (told["status"], told["ended"]) == ("running", None)
+    state = json.loads(folder.state.read_text())
+    write_json_file(folder.state, state | {"started": time.time() - 300})
+    assert "  5 min 0" in runs("list").out, "how long it has been running"
+
+
+def test_an_empty_log_is_said_to_be_empty(runs: Callable[..., Any], home: Path) -> None:
+    folder = make_run(home, "r1")
+    for rank, printed in enumerate(("one\n", "")):
+        folder.step("train").log(rank).write_text(printed)
+    assert (shown := runs("logs", "r1", "train")).out == "[rank 0] one\n"
+    assert shown.err == ""
+    silent = runs("logs", "r1", "train", "--rank", "1")
+    assert (silent.code, silent.out) == (0, "")
+    assert silent.err == f"note: nothing was printed: the log of rank 1 is empty ({folder.step('train').log(1)})\n"
+    folder.step("train").log(0).write_text("")
+    assert "the logs of all ranks are empty" in runs("logs", "r1", "train").err
 
 
 @pytest.mark.parametrize("name", ["latest", "20260102-b", "20260102"])

@@ -67,7 +67,7 @@ def test_a_rank_that_is_killed_for_want_of_memory_is_said_to_be(small_group: Pat
     )
     assert found, message
     assert float(found[2]) <= float(found[1]) < 314.6
-    assert found[3] or float(found[2]) > 240, "on a busy machine it may come between two looks, and that is said"
+    assert found[3] or float(found[2]) > 200, "on a busy machine it may come between two looks, and that is said"
     assert message in allranks("runs", "show", "latest", cwd=tmp_path).stdout
     assert message in next(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
 

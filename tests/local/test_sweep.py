@@ -273,14 +273,18 @@ def test_a_trial_that_exceeds_its_time_is_cancelled_and_no_failure(tmp_path):
 
 
 def test_when_the_sweeps_time_is_up_the_best_so_far_is_taken(tmp_path):
-    code = f"{log('${{inputs.x}}')}; if [ ${{{{inputs.x}}}} = 2 ]; then sleep 300; fi"
+    code = f"echo a word; {log('${{inputs.x}}')}; if [ ${{{{inputs.x}}}} = 2 ]; then sleep 300; fi"
     text = sweep(code, numbers(1, 2, 3), limits=", timeout: 3").replace(
         "max_concurrent_trials: 2", "max_concurrent_trials: 1"
     )
     result = run_json(jobs(tmp_path, tune=text), cwd=tmp_path)
     assert (result["status"], statuses(result)) == ("succeeded", ["succeeded", "cancelled"])
     assert result["steps"]["tune"]["best_trial"] == 0
-    assert "limits.timeout = 3 s was up" in result["steps"]["tune"]["trials"][1]["message"]
+    second = result["steps"]["tune"]["trials"][1]
+    assert "limits.timeout = 3 s was up" in second["message"]
+    failure = json.loads((Path(second["folder"]) / "step.json").read_text())["failure"]
+    assert failure["last_lines"] == ["a word"], "what it did until then"
+    assert Path(failure["log"]).read_text() == "a word\n"
 
 
 @pytest.mark.parametrize(

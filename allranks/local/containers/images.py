@@ -22,7 +22,7 @@ from allranks.errors import Problem, SpecError
 from allranks.local.containers.client import ContainerClient
 from allranks.local.environments.building import awaited_builder, guarded_commands, run_commands
 from allranks.local.environments.known import known_image
-from allranks.local.folders import is_runs_folder
+from allranks.local.ignore import is_runs_folder
 from allranks.local.private_files import make_private_folder
 from allranks.spec.document import read_yaml
 from allranks.spec.section import local_path

@@ -39,16 +39,14 @@ def page_model(run: RunFolder, document: Mapping[str, Any]) -> dict[str, Any]:
         "run": document,
         "values": document.get("values") or {},
         "scale": [f"--scale {step}={nodes}x{each}" for step, (nodes, each) in (document.get("scale") or {}).items()],
-        "steps": [_step(run, name, step, document, logs[name], most) for name, step in steps.items()],
+        "steps": [_step(run, name, step, logs[name], most) for name, step in steps.items()],
         "graph": draw_graph(steps),
         "length": max([run_seconds(document) or 0.0, *length, 0.001]),
         "before": run_before(run),
     }
 
 
-def _step(
-    run: RunFolder, name: str, step: Mapping[str, Any], document: Mapping[str, Any], logs: Mapping[str, Path], most: int
-) -> dict[str, Any]:
+def _step(run: RunFolder, name: str, step: Mapping[str, Any], logs: Mapping[str, Path], most: int) -> dict[str, Any]:
     """What the page shows of one step."""
     details = step.get("details", {})
     point = LogTraces(run.step(name).logs).point
@@ -65,7 +63,7 @@ def _step(
         "used": list(resource_lines(step.get("resources", {}))),
         "resource_charts": _resource_charts(name, details.get("resources", {})),
         "sweep": sweep_pictures(step),
-        "bars": _bars(step, document),
+        "bars": _bars(step),
         **(_code(run, name) if details else {}),  # else its snapshot may be half copied
         **_children(step),
         "links": {port: _link(run.step(name).outputs / port, run) for port in step.get("outputs", ())},
@@ -84,18 +82,17 @@ def _resource_charts(step: str, over_time: Mapping[str, Any]) -> list[tuple[str,
     return found
 
 
-def _bars(step: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _bars(step: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The lanes of a step in the timeline: its attempts, and below them each node's where there are several."""
     if step.get("started") is None:
         return []
     whole = {"start": step["started"], "seconds": step["seconds"], "status": _status(step), "title": ""}
     attempts = step.get("details", {}).get("attempt_times", [])
-    running = document["status"] == "running"
     bars = [
         {
             "start": attempt["started"],
             "seconds": max(attempt["seconds"], step["started"] + step["seconds"] - attempt["started"])
-            if attempt["status"] == "running" and running
+            if attempt["status"] == "running"  # its end was not written yet, or never: its engine was killed
             else attempt["seconds"],
             "status": _status(step) if attempt["status"] == "running" else attempt["status"],
             "title": f"attempt {number}" + (f": {attempt['message']}" if attempt["message"] else ""),
@@ -107,7 +104,8 @@ def _bars(step: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str
     if bars and len(bars[-1]["nodes"]) > 1:
         for node in bars[-1]["nodes"]:
             own = [{**bar, "seconds": min(bar["seconds"], bar["nodes"].get(node, 0.0))} for bar in bars]
-            goes_on = [{**bar, "seconds": bars[-1]["seconds"]} for bar in bars[-1:] if bar["status"] == "running"]
+            is_open = attempts[-1]["status"] == "running"
+            goes_on = [{**bar, "seconds": bars[-1]["seconds"]} for bar in bars[-1:] if is_open]
             lanes.append({"label": f"node {node}", "bars": [*own[: len(own) - len(goes_on)], *goes_on]})
     return lanes
 
