@@ -14,6 +14,7 @@ _ASKS_FOR_GPU = re.compile(
     r"|No CUDA GPUs are available|ProcessGroupNCCL is only supported with GPUs|package doesn't have NCCL built in"
     r"|no CUDA-capable device is detected|MisconfigurationException: No supported gpu backend found"
 )
+_WAITED = re.compile(r"Timed out waiting \d+ ?ms for|Watchdog caught collective operation timeout")  # gloo's, NCCL's
 _LACKS_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>[^'.]+)[^']*'")
 
 
@@ -29,7 +30,18 @@ def failure_help(
         python: the interpreter that it ran in.
         code: the folder of the user's that its code was taken from, where there is one.
     """
-    return keras_2_help(lines, step, variables) or script_help(lines, python, code) or artifact_path_help(lines)
+    helps = keras_2_help(lines, step, variables), script_help(lines, python, code), artifact_path_help(lines)
+    return next(filter(None, (*helps, waiting_help(lines))), "")
+
+
+def waiting_help(lines: Sequence[str]) -> str:
+    """The help for a rank that has waited in vain: it has failed first and is not the one to look at."""
+    if not any(map(_WAITED.search, lines)):
+        return ""
+    return (
+        "it has waited for another rank until the time for that was up: the fault is with one that stands still, or is"
+        " much slower, and the logs of all ranks tell where each was"
+    )
 
 
 def script_help(lines: Sequence[str], python: Path, code: Path | None = None) -> str:

@@ -21,6 +21,11 @@ PYTHON = Path("/usr/bin/python3")
         ("[rank0]: ModuleNotFoundError: No module named 'torchvision'", "no torchvision: name it in the step's env"),
         ("ModuleNotFoundError: No module named 'horovod.torch'", "`allranks env build horovod`"),
         ("ModuleNotFoundError: No module named 'tf_keras'", "--environment train="),
+        (
+            "gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 12000ms for recv operation to complete",
+            "another rank",
+        ),
+        ("[rank1]:[E1124] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)", "another rank"),
         ("}) with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a", "Keras 2"),
     ],
 )
