@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,13 @@ from allranks.local.script_help import failure_help
 from allranks.local.snapshot import SnapshotFile
 from allranks.local.traces import point_at_sources
 from allranks.wording import duration_words, size_words
+
+_STOOD_STILL = re.compile(
+    r"^distributed: (?P<who>\S+ \d+ \(node \d+\)) (?P<why>stands still: .*?)\. (?P<own>It|This rank) is ended",
+    re.MULTILINE,
+)
+"""What the sentry of a rank says before it ends the rank: ``shared/distributed/sentry.py``."""
+_SENTRY_LINES, _SENTRY_BYTES = 2000, 1 << 18  # in which it is looked for: the stacks of many threads follow
 
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _MOST_OF_IT = 0.75
@@ -67,6 +75,8 @@ class FailedAttempt:
             done = "when its own work seems to have been done (see docs/local-engine.md)"
             return f"{first.reason} while Python ended, {done}"
         was_killed = first.code in _KILLED
+        if was_killed and (cause := _who_stood_still(first.command.log)):
+            return f"was ended: {cause}"
         if self.lacked_memory:
             how = "was killed" if was_killed else f"{first.reason}; meanwhile the kernel killed a process"
             details = "; ".join(filter(None, [self._peak(first.command.rank), f"next step: {self._next_steps()}"]))
@@ -92,6 +102,12 @@ class FailedAttempt:
 
     def _next_steps(self) -> str:
         return ", ".join(_next_steps(self.step)) + " or more memory"
+
+
+def _who_stood_still(log: Path) -> str:
+    """``it stands still: …`` or ``rank 3 (node 1) stands still: …``, if its sentry has ended the rank for that."""
+    found = _STOOD_STILL.search("\n".join(last_lines(log, _SENTRY_LINES, _SENTRY_BYTES)))
+    return f"{'it' if found['own'] == 'It' else found['who']} {found['why']}" if found else ""
 
 
 def _ends_of_ranks(gang: RankGang) -> tuple[str, ...]:

@@ -57,6 +57,8 @@ class Assembly:
             self._greet(guest, message)
         elif operation in ("bye", "fail", "refuse"):
             self._leave(guest, guest.member, message)
+        elif operation == "stalled":
+            self._break("stalled", str(message["message"]))
         elif self._broken is not None:
             guest.send(self._broken)
         elif operation == "meet":

@@ -34,7 +34,12 @@ from shared.distributed.wire import (
 ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
 _FAIL_SECONDS = 1.0  # a rank that fails waits no longer for the answer that tells whether another had failed before
 
-ANSWER_ERRORS: dict[str, type[Exception]] = {"timeout": WaitTimeoutError, "peer": PeerError, "refused": Refusal}
+ANSWER_ERRORS: dict[str, type[Exception]] = {
+    "timeout": WaitTimeoutError,
+    "peer": PeerError,
+    "stalled": PeerError,
+    "refused": Refusal,
+}
 
 
 class Control(ABC):

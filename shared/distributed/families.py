@@ -1,7 +1,12 @@
-"""The variables with which each launcher tells a process who it is, as a table; one family is read as a whole."""
+"""The variables with which each launcher tells a process who it is, as a table; one family is read as a whole.
+
+SageMaker's is none of the table: it starts the script once on each host, if the job has no distribution, and names the
+hosts.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from shared.distributed.errors import LaunchError
 
 Environ = Mapping[str, str]
+
+_SAGEMAKER_NAMES = ("SM_HOSTS", "SM_CURRENT_HOST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,3 +249,32 @@ def _check_ranges(claim: LaunchClaim, family: VariableFamily) -> None:
 
 def _names(family: VariableFamily, name: str) -> str:
     return " or ".join(getattr(family, name))
+
+
+def read_sagemaker(environ: Environ) -> LaunchClaim | None:
+    """This process's place among the hosts, the first of which is the main one; None if it is not SageMaker's.
+
+    Raises:
+        LaunchError: one of the two variables is missing, or they do not fit together.
+    """
+    found = {name: environ[name] for name in _SAGEMAKER_NAMES if name in environ}
+    if not found:
+        return None
+    seen = ", ".join(f"{name}={shortened(value)}" for name, value in found.items())
+    hosts = _hosts(found.get("SM_HOSTS", ""))
+    current = found.get("SM_CURRENT_HOST")
+    if not hosts or current not in hosts:
+        raise LaunchError(
+            f"{seen}: which of SageMaker's hosts this is cannot be told. SM_HOSTS has to be a JSON list of names, and "
+            "SM_CURRENT_HOST one of them. Set both, or unset both to run a single process."
+        )
+    rank, count = hosts.index(current), len(hosts)
+    return LaunchClaim("sagemaker", rank, count, 0, 1, rank, count, found, main_host=hosts[0])
+
+
+def _hosts(text: str) -> list[str]:
+    try:
+        hosts: object = json.loads(text)
+    except ValueError:
+        return []
+    return hosts if isinstance(hosts, list) and all(isinstance(host, str) for host in hosts) else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import resource
 import socket
 import time
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from shared.distributed.errors import ControlError, WaitTimeoutError
 from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
 from shared.distributed.lost_peers import LostPeerWatch
-from shared.distributed.meeting import hello_message
+from shared.distributed.meeting import hello_message, member_title
+from shared.distributed.sentry import start_sentry
 from shared.distributed.server import ControlServer
 from shared.distributed.wire import (
     PORT_PATIENCE,
@@ -47,6 +49,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     if launch.role == "worker" and launch.rank == 0:
         listener, port = _listen_on_first_free(launch, ports, token, min(PORT_PATIENCE, timeout))
         ports = (port,)
+        _allow_connections(3 * (launch.world_size + launch.num_ps))  # of a rank, its sentry, and a thread of it
         server = ControlServer(listener, launch, token)
         server.start()
     control = None
@@ -70,7 +73,18 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
             server.stop(grace=3.0)
         raise
     LostPeerWatch(control).start()
+    greeting = encode_message(hello_message(launch, token, f"sentry of {launch.role}"))
+    title = f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})"
+    start_sentry(title, launch.main_address.strip("[]"), control.main_port + 1, greeting)
     return control
+
+
+def _allow_connections(count: int) -> None:
+    """Let this process have so many sockets more than it may have by default, as far as the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 1024 if hard == resource.RLIM_INFINITY else min(count + 1024, hard)
+    if resource.RLIM_INFINITY != soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _job_token(launch: Launch, environ: Environ) -> str:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from shared.distributed import families
 from shared.distributed.address import LOOPBACK_ADDRESS, is_loopback, main_address, main_port
 from shared.distributed.errors import LaunchError
-from shared.distributed.families import Environ, LaunchClaim, shortened, whole_number
-from shared.distributed.sagemaker import read_sagemaker
+from shared.distributed.families import Environ, LaunchClaim, read_sagemaker, shortened, whole_number
 from shared.distributed.tf_config import read_tf_config
 
 NODE_BY_NODE = "Ranks have to be numbered node by node (mpirun --map-by slot, srun --distribution=block)."

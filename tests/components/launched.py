@@ -87,6 +87,11 @@ def ask_to_stop(ranks: list[RunningRank]) -> None:
     os.kill(_processes(ranks)[-1], signal.SIGTERM)
 
 
+def stop_last(ranks: list[RunningRank]) -> None:
+    """Send SIGSTOP to one process that trains: a server of parameters, where there is one."""
+    os.kill(_processes(ranks)[-1], signal.SIGSTOP)
+
+
 def wait_until_stoppable(ranks: list[RunningRank]) -> None:
     """Wait until who goes on from a checkpoint catches SIGTERM: before that it dies of it, and loses nothing."""
     ranks[0].wait_for("continuing from", _PATIENCE)  # a launcher, and what it forks, have handlers too before this
