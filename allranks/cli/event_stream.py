@@ -94,6 +94,10 @@ class EventObserver(ShownRun):
             if self._told.setdefault(step.name, _Told()).due <= time.monotonic():
                 self._measure(step)
 
+    def stopping(self, seconds: float) -> None:
+        """Tell that the ranks were asked to stop."""
+        self._tell("stopping", notice_seconds=seconds)
+
     def close(self) -> None:
         """Tell what is left of the logs."""
         self._logs.close()

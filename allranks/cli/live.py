@@ -17,7 +17,7 @@ from allranks.cli.live_table import best_trial, shorter_metrics, shown_parameter
 from allranks.cli.live_view import LiveView
 from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_stream import LogStream
-from allranks.cli.shown_run import LogObserver, RunDisplay, ShownRun, marked_lines
+from allranks.cli.shown_run import LogObserver, RunDisplay, ShownRun, marked_lines, stopping_words
 from allranks.cli.text import aligned_rows, print_note
 from allranks.local.engine import run_plan
 from allranks.local.execution import StepExecution
@@ -121,6 +121,13 @@ class _Together(RunObserver):
         for observer in self._observers:
             observer.tick(steps)
 
+    def stopping(self, seconds: float) -> None:
+        """The ranks were asked to save and to end; what draws no place for it on the terminal is said once."""
+        for observer in self._observers:
+            observer.stopping(seconds)
+        if not any(isinstance(observer, _LiveTable) for observer in self._observers):
+            print_note(stopping_words(seconds))
+
     def killed(self) -> None:
         """The engine was killed."""
         for observer in self._observers:
@@ -181,6 +188,11 @@ class _LiveTable(ShownRun):
             results = [execution.result() for execution in steps.values()]
             width, height = self._view.size
             self._view.draw(status_table(results, width, self._curves, self._progress, height))
+
+    def stopping(self, seconds: float) -> None:
+        """Say it above the table."""
+        if self._view is not None:
+            self._view.print_above(f"note: {stopping_words(seconds)}\n")
 
     def killed(self) -> None:
         """Leave the terminal as it was found."""

@@ -17,6 +17,11 @@ OUTPUT = "-"
 """What stands for the standard output where a file may be named."""
 
 
+def stopping_words(seconds: float) -> str:
+    """What is said when ranks were asked to stop."""
+    return f"stopping: the ranks have {seconds:.0f} s to save what they have; Ctrl-C once more ends them at once"
+
+
 class ShownRun(RunObserver):
     """Sees a run and shows it."""
 

@@ -1,8 +1,8 @@
 """Runs a plan: one thread, one loop that waits for the first thing to happen.
 
 Steps start when what they need has succeeded and the machine has cores left; a gang's first failure ends the gang;
-Ctrl-C ends everything. Whatever kills the engine, no process stays behind (``processes.py``) and a finished step
-stays finished (``cache.py``).
+Ctrl-C ends everything, once ranks that can save have done so. Whatever kills the engine, no process stays behind
+(``processes.py``) and a finished step stays finished (``cache.py``).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 
 from allranks.local import fingerprint, machine, processes
 from allranks.local.branches import is_taken, settled_inputs
 from allranks.local.cache import StepCache, Workplace, discard_leftovers
+from allranks.local.early_end import NOTICE_SECONDS, AgreedStop, abandon_steps
 from allranks.local.execution import StepExecution, take_snapshots
 from allranks.local.kinds import new_execution
 from allranks.local.options import RunObserver, RunOptions, new_run_id
@@ -30,7 +31,6 @@ from allranks.local.result import (
     FAILED,
     NOT_TAKEN,
     RETRYING,
-    RUNNING,
     SKIPPED,
     SUCCEEDED,
     WAITING,
@@ -72,6 +72,7 @@ class _Engine:
         self._resources = ResourceWatch()
         self._cache = StepCache(options.home, options.reuse_since(plan))
         self._signal: int | None = None
+        self._stop = AgreedStop()
         self._tracking = RunTracking(options.home, self._folder, plan.experiment, plan.name)
         context = RunContext(options.home, self._folder, plan.experiment, options.python, self._tracking, umask)
         self._steps = {name: new_execution(step, context) for name, step in plan.steps.items()}
@@ -132,7 +133,7 @@ class _Engine:
 
     def _advance(self) -> bool:
         """Start every step that can start; False when all are finished."""
-        for execution in self._executions:  # grows while it is read
+        for execution in () if self._stop.has_begun else self._executions:  # grows while it is read
             if execution.status == WAITING:
                 self._consider(execution)
             elif execution.status == RETRYING and execution.due is not None and execution.due <= time.monotonic():
@@ -224,7 +225,7 @@ class _Engine:
             if execution.gang is not None:  # the end of another step may just have cancelled it
                 self._conclude(execution)
         if self._signal is not None:
-            self._cancel()
+            self._end_early()
         self._watch.enforce_timeouts()
         self._resources.look(self._executions)
         self._observer.tick(self._steps)
@@ -242,6 +243,9 @@ class _Engine:
         if execution.gang is not None:
             self._tracking.endpoint.settle()  # its last metrics, before anybody looks at them
             self._resources.finish(execution)
+        if self._stop.has_begun:
+            self._end(execution, CANCELLED)
+            return
         execution.conclude(self._cache, self._options.request.retries)
         self._changed(execution)
 
@@ -262,10 +266,20 @@ class _Engine:
         elif execution.status == FAILED and not self._plan.continue_on_failure:
             self._cancel()
 
-    def _cancel(self) -> None:
+    def _end_early(self) -> None:
+        """Let those that can save do so, and end all others; in the end end everything."""
+        if not self._stop.has_begun:
+            spared = self._stop.begin(self._executions)
+            if spared:
+                self._observer.stopping(NOTICE_SECONDS)
+            self._cancel(spared)
+        elif self._stop.is_over:
+            self._cancel()
+
+    def _cancel(self, spared: Collection[StepExecution] = ()) -> None:
         """Stop everything that is not finished: running steps are killed, waiting ones never start."""
         for execution in self._executions:
-            if not execution.is_finished:
+            if not execution.is_finished and execution not in spared:
                 self._kill(execution)
                 self._end(execution, CANCELLED)
 
@@ -273,7 +287,7 @@ class _Engine:
         """End what is not finished without a further look at the disk, then write what can be written of it."""
         os.ftruncate(alive, 0)  # its room was kept for this
         why = f"the runs folder {self._options.home.path} cannot be written: {error.strerror or error}"
-        _abandon_steps(self._executions, why)
+        abandon_steps(self._executions, why)
         result = self._record.result()
         with suppress(OSError):
             self._record.keep(result)
@@ -282,14 +296,4 @@ class _Engine:
 
     def _note_signal(self, number: int) -> None:
         self._signal = number
-
-
-def _abandon_steps(executions: Iterable[StepExecution], why: str) -> None:
-    """End what is not finished: what was running has failed for this reason. The disk may refuse to keep it."""
-    for execution in executions:
-        if execution.status in (RUNNING, RETRYING):
-            execution.end(FAILED, StepFailure(why))
-        elif not execution.is_finished:
-            execution.end(CANCELLED)
-        with suppress(OSError):
-            execution.keep()
+        self._stop.note_signal()

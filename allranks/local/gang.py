@@ -72,7 +72,8 @@ class RankGang:
     The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
     of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
     signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. ``timed_out`` says whether its
-    ranks were asked for their stacks, and ``silences`` for how many seconds each had then printed nothing.
+    ranks were asked for their stacks, and ``silences`` for how many seconds each had then printed nothing;
+    ``is_stopping`` whether they were asked to save and to end, in which none is to be held up by another's end.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class RankGang:
         self._locked = tuple(locked)
         self._killed = False
         self.timed_out = False
+        self.is_stopping = False
         self.silences: list[tuple[RankCommand, float]] = []
         self._dismissed = False
         self._running: dict[int, tuple[subprocess.Popen[bytes], RankCommand]] = {}

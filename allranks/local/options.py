@@ -51,6 +51,9 @@ class RunObserver:
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Time has passed while something runs."""
 
+    def stopping(self, seconds: float) -> None:
+        """Ctrl-C, or another signal, has asked ranks to save and to end within so many seconds."""
+
     def killed(self) -> None:
         """The engine's process was killed; this is called in another one, which was forked before the first rank."""
 

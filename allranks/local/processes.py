@@ -66,6 +66,24 @@ def split_stat(line: bytes) -> list[bytes]:
     return line.rpartition(b")")[2].split()
 
 
+def ancestors(pid: int) -> list[int]:
+    """The process's parent, the parent of that, and so on."""
+    found: list[int] = []
+    while len(fields := stat_fields(pid)) > 1 and (pid := int(fields[1])) > 1:
+        found.append(pid)
+    return found
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> number - 1 & 1)
+
+
 def carries(pid: int, marker: bytes) -> bool:
     """Whether the process was started with this ``NAME=value`` in its environment."""
     try:

