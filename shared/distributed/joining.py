@@ -73,9 +73,10 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
             server.stop(grace=3.0)
         raise
     LostPeerWatch(control).start()
-    greeting = encode_message(hello_message(launch, token, f"sentry of {launch.role}"))
-    title = f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})"
-    start_sentry(title, launch.main_address.strip("[]"), control.main_port + 1, greeting)
+    with suppress(OSError), _connect(launch, control.main_port, ANSWER_SECONDS) as connection:
+        # Nobody waits for the answer: rank 0 may be in a call that keeps Python's lock.
+        connection.sendall(encode_message(hello_message(launch, token, f"sentry of {launch.role}")))
+        start_sentry(f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})", connection.fileno())
     return control
 
 
@@ -159,9 +160,14 @@ class _TurnedAwayError(Exception):
         self.kind = kind
 
 
+def _connect(launch: Launch, port: int, timeout: float) -> socket.socket:
+    """Connect to the control plane beside a main port."""
+    return socket.create_connection((launch.main_address.strip("[]"), port + 1), timeout)
+
+
 def _enter(launch: Launch, port: int, greeting: bytes, timeout: float) -> tuple[socket.socket, str]:
     """Connect to the control plane beside a main port; the connection and the answer to the greeting."""
-    connection = socket.create_connection((launch.main_address.strip("[]"), port + 1), timeout)
+    connection = _connect(launch, port, timeout)
     with ExitStack() as on_error:
         on_error.enter_context(connection)
         # Linux may connect a socket to itself on a free local port.

@@ -5,69 +5,67 @@ sight of it) it has the stack written and tells the control plane, whose news re
 these have theirs written too, and every rank is ended by its own sentry, the stopped one first. A debugger's stop is
 another state, and a machine that sleeps stops the sentry too, which counts its own looks and not the clock.
 
-This file is also the program, which is started by its path and has the standard library alone.
+This file is also the program, which is started by its path. It imports little of the standard library: a quarter of a
+thousand ranks on one machine start one each.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
+from collections.abc import Sequence
 
 LOOK_SECONDS = 0.5
 STOPPED_LOOKS = 8
 """Of so many looks in a row a stopped rank was seen: of no more than 4.5 s."""
-CONNECT_SECONDS = 10.0
-_CAUSE_SECONDS = 0.5  # which the stopped rank has for its stack, and rank 0 for telling the others
+_ANSWER_SECONDS = 5.0  # which rank 0 has for telling the others, on a busy machine if it was stopped itself
+_CAUSE_SECONDS = 0.5  # which the stopped rank has for its stack
 _END_SECONDS = 1.0  # which the others have for theirs; launchers report the rank that ends first
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # a group is sent them for its rank
+
+_STALLED = b'{"error":"stalled","message":"'
+"""How such a message of the control plane begins; what follows a sentry has told, and nothing is quoted in it."""
 
 _started: list[object] = []  # kept, or Python warns that they still run
 
 
-def start_sentry(title: str, host: str, port: int, greeting: bytes) -> int | None:
+def start_sentry(title: str, connection: int) -> int | None:
     """Start the sentry of this process, and do not wait for it; its number, or None where there can be none.
 
     Args:
         title: of this rank, such as ``rank 3 (node 1)``.
-        host: where the control plane listens.
-        port: and at which port.
-        greeting: what lets the sentry in there.
+        connection: the descriptor of a socket to the control plane, on which the greeting is on its way.
     """
     import subprocess  # which the program does without
 
     if not hasattr(os, "pidfd_open") or not sys.executable:
         return None
-    command = [sys.executable, "-I", "-S", __file__, str(os.getpid())]
-    about = {"title": title, "host": host, "port": port, "greeting": greeting.decode("latin-1")}
-    with contextlib.suppress(OSError):
-        started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        _started.append(started)
-        assert started.stdin is not None  # noqa: S101
-        with started.stdin as pipe:  # not in its arguments, which everybody on the machine may read
-            pipe.write(json.dumps(about).encode())
-        return started.pid
-    return None
+    command = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(connection), title]
+    try:
+        started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[connection])
+    except OSError:
+        return None
+    _started.append(started)
+    return started.pid
 
 
-def watch(pid: int, title: str, connection: socket.socket | None) -> None:
+def watch(pid: int, connection: int, title: str) -> None:
     """Watch the process until it ends; end it once it, or another rank, stands still."""
     rank, state = os.pidfd_open(pid), os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     if os.getppid() != pid:  # it has ended meanwhile, and its number may be another's
         return
-    sources: list[int | socket.socket] = [rank] if connection is None else [rank, connection]
+    sources = [rank, connection]
     received, looks = b"", 0
     while True:
         began = time.monotonic()
         ready = select.select(sources, [], [], LOOK_SECONDS)[0]
         if rank in ready:
             return
-        if connection is not None and connection in ready:
+        if connection in ready:
             data = _receive(connection)
             received += data
             if not data:
@@ -84,8 +82,8 @@ def watch(pid: int, title: str, connection: socket.socket | None) -> None:
             _say(f"distributed: {told} It is ended; where it stood:")
             # It goes on for a moment, in which the stack comes first: in rank 0 that moment is the control plane's.
             _signal(rank, signal.SIGUSR1, signal.SIGCONT)
-            if connection is not None:
-                _send(connection, {"op": "stalled", "message": told})
+            _tell(connection, told)
+            select.select([rank, connection], [], [], _ANSWER_SECONDS)  # the others hear it when this sentry does
             _end(rank, _CAUSE_SECONDS)
             return
 
@@ -102,37 +100,23 @@ def stalled_news(received: bytes) -> str | None:
     """Which rank stands still, if one of the messages says so; they are those of ``wire.py``."""
     while len(received) >= 4:
         length = 4 + int.from_bytes(received[:4], "big")
-        message = received[4:length]
-        if len(received) >= length and b'"stalled"' in message:
-            found = json.loads(message)
-            if found.get("error") == "stalled":
-                return str(found["message"])
+        if len(received) >= length and received[4:].startswith(_STALLED):
+            return received[4 + len(_STALLED) : length].partition(b'"')[0].decode()
         received = received[length:]
     return None
 
 
-def connect(host: str, port: int, greeting: bytes) -> socket.socket | None:
-    """A connection to the control plane; None without one, with which the sentry still watches its own rank."""
+def _receive(connection: int) -> bytes:
     try:
-        connection = socket.create_connection((host, port), CONNECT_SECONDS)
-        connection.sendall(greeting)
-        connection.settimeout(None)
-    except OSError:
-        return None
-    return connection
-
-
-def _receive(connection: socket.socket) -> bytes:
-    try:
-        return connection.recv(1 << 16)
+        return os.read(connection, 1 << 16)
     except OSError:
         return b""
 
 
-def _send(connection: socket.socket, message: dict[str, str]) -> None:
-    body = json.dumps(message).encode()
+def _tell(connection: int, text: str) -> None:
+    body = b'{"op":"stalled","message":"%b"}' % text.encode()
     with contextlib.suppress(OSError):  # rank 0 is gone: the others know that
-        connection.sendall(len(body).to_bytes(4, "big") + body)
+        os.write(connection, len(body).to_bytes(4, "big") + body)
 
 
 def _end(rank: int, seconds: float, *before: signal.Signals) -> None:
@@ -154,15 +138,14 @@ def _say(text: str) -> None:
         os.write(2, f"{text}\n".encode())
 
 
-def main() -> None:
-    """Watch the process with the number that is given, as standard input says."""
+def main(arguments: Sequence[str]) -> None:
+    """Watch the process with the number, with the connection and the title, that are given."""
     for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    with contextlib.suppress(OSError, ValueError):  # the rank has ended meanwhile
-        about = json.loads(sys.stdin.buffer.read())
-        connection = connect(about["host"], about["port"], about["greeting"].encode("latin-1"))
-        watch(int(sys.argv[1]), about["title"], connection)
+    pid, connection, title = arguments
+    with contextlib.suppress(OSError):  # the rank has ended meanwhile
+        watch(int(pid), int(connection), title)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
