@@ -122,7 +122,7 @@ class _Together(RunObserver):
             observer.tick(steps)
 
     def stopping(self, seconds: float) -> None:
-        """The ranks were asked to save and to end; what draws no place for it on the terminal is said once."""
+        """The ranks were asked to save and to end: said above the table, or on standard error where there is none."""
         for observer in self._observers:
             observer.stopping(seconds)
         if not any(isinstance(observer, _LiveTable) for observer in self._observers):

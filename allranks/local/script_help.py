@@ -30,8 +30,8 @@ def failure_help(
         python: the interpreter that it ran in.
         code: the folder of the user's that its code was taken from, where there is one.
     """
-    helps = keras_2_help(lines, step, variables), script_help(lines, python, code), artifact_path_help(lines)
-    return next(filter(None, (*helps, waiting_help(lines))), "")
+    known = keras_2_help(lines, step, variables) or script_help(lines, python, code) or artifact_path_help(lines)
+    return known or waiting_help(lines)
 
 
 def waiting_help(lines: Sequence[str]) -> str:

@@ -5,8 +5,8 @@ sight of it) it has the stack written and tells the control plane, whose news re
 these have theirs written too, and every rank is ended by its own sentry, the stopped one first. A debugger's stop is
 another state, and a machine that sleeps stops the sentry too, which counts its own looks and not the clock.
 
-This file is also the program, which is started by its path. It imports little of the standard library: a quarter of a
-thousand ranks on one machine start one each.
+This file is also the program, which is started by its path. It imports little of the standard library, since it is
+started as often as a rank is.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from allranks.local.processes import catches
 from tests.components.training import arguments
 from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, finish, free_port, started
 
@@ -96,7 +97,7 @@ def wait_until_stoppable(ranks: list[RunningRank]) -> None:
     """Wait until who goes on from a checkpoint catches SIGTERM: before that it dies of it, and loses nothing."""
     ranks[0].wait_for("continuing from", _PATIENCE)  # a launcher, and what it forks, have handlers too before this
     until = time.monotonic() + _PATIENCE
-    while not _catches(_processes(ranks)[-1], signal.SIGTERM):
+    while not catches(_processes(ranks)[-1], signal.SIGTERM):
         assert time.monotonic() < until, ranks[0].stderr
         time.sleep(0.01)
 
@@ -121,16 +122,6 @@ def _processes(ranks: list[RunningRank]) -> list[int]:
     """Those that train: what a launcher has started, or the ranks themselves."""
     children = [pid for rank in ranks for pid in _descendants(rank.process.pid)]
     return [pid for pid in children if "runpy" in _script_of(pid)] or [rank.process.pid for rank in ranks]
-
-
-def _catches(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
-    return bool(int(caught, 16) >> number - 1 & 1)
 
 
 def _script_of(pid: int) -> str:
