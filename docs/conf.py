@@ -24,6 +24,7 @@ nitpicky = False  # of the SDK's and torch's types there are no pages here
 
 _BESIDE = {
     "../CONTRIBUTING.md": "contributing.md",
+    "../SECURITY.md": "security.md",
     "../README.md": "https://github.com/allranks/allranks/blob/main/README.md",
 }
 """What the pages name of the checkout, where they are read as files, and what it is on the site."""

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from allranks.cli.main import VERBS
+from allranks.spec.budget import Budget
+from shared.data.formats.file_format import ReadBudget
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]
@@ -54,3 +57,12 @@ def _requirements() -> Iterator[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for group in (project["dependencies"], *project["optional-dependencies"].values()):
         yield from (one for one in map(Requirement, group) if one.name != project["name"])
+
+
+def test_the_page_of_limits_has_every_limit_as_it_is() -> None:
+    text = (ROOT / "docs" / "limits.md").read_text()
+    rows = [
+        f"| `{one.name}` | {one.default:,} | {one.metadata['most']:,} | {one.metadata['what']} |"
+        for one in (*fields(Budget), *fields(ReadBudget))
+    ]
+    assert [line for line in text.splitlines() if line.startswith("| `")] == rows

@@ -17,11 +17,9 @@ from allranks.local.execution import StepExecution
 from allranks.local.plan import InputValue, PlannedStep
 from allranks.local.result import NOT_TAKEN, StepFailure
 from allranks.spec import Data, Input, check_value, literal_text
+from allranks.spec.budget import current_budget
 from allranks.spec.model import Literal
 from allranks.spec.values import check_command_values
-
-_MOST_CHARACTERS = 65536
-"""Of a literal output; Azure ML takes 1,000 characters."""
 
 
 def is_taken(step: PlannedStep, steps: Mapping[str, StepExecution]) -> bool:
@@ -69,9 +67,12 @@ def _written_text(path: Path) -> str | None:
     if path.is_dir():
         files = [one for one in path.iterdir() if one.is_file()]
         path = path / "output" if (path / "output").is_file() or len(files) != 1 else files[0]
+    if not path.is_file():  # a pipe would be waited for
+        return None
     try:
+        most = current_budget().output_characters  # Azure ML takes 1,000
         with path.open(encoding="utf-8") as stream:
-            text = stream.read(_MOST_CHARACTERS + 1)
+            text = stream.read(most + 1)
     except (OSError, UnicodeDecodeError):
         return None
-    return None if len(text) > _MOST_CHARACTERS or "\0" in text else text.strip()
+    return None if len(text) > most or "\0" in text else text.strip()

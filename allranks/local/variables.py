@@ -28,6 +28,9 @@ _LAUNCHER_PREFIXES = (
     *("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "I_MPI_", "MV2_COMM_", "SLURM_", "FLUX_TASK_", "FLUX_JOB_"),
 )
 
+_PASSED_ON = frozenset({"ALLRANKS_DATA_BUDGET"})
+"""Of the engine's own names: a limit of on-node code, which its message asks to raise."""
+
 _SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 _EXPERIMENT_SCOPE = (
     "/subscriptions/{subscription}/resourceGroups/local/providers/Microsoft.MachineLearningServices/workspaces/local"
@@ -79,7 +82,7 @@ def inherited_variables(environ: Mapping[str, str], python: Path) -> dict[str, s
     kept = {
         name: value
         for name, value in environ.items()
-        if name not in _LAUNCHER_VARIABLES and not name.startswith(_LAUNCHER_PREFIXES)
+        if name in _PASSED_ON or (name not in _LAUNCHER_VARIABLES and not name.startswith(_LAUNCHER_PREFIXES))
     }
     return kept | {"PATH": f"{python.parent}:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
 

@@ -28,12 +28,9 @@ from allranks.script.launches import (
 )
 from allranks.script.paths import FILE, FOLDER, WRITTEN, looks_like_path, path_role
 from allranks.script.sources import ScriptSource, read_script, with_local_modules
+from allranks.spec.budget import current_budget
 from allranks.spec.model import Component, Data, Input, Pipeline, Source, Step
 from allranks.spec.needs import Distribution, Environment
-
-MOST_FILES = 20_000
-MOST_BYTES = 2 * 10**9
-"""A folder with more than this is somebody's home, and not a script's: every node would get a copy of it."""
 
 _UNBUFFERED = MappingProxyType({"PYTHONUNBUFFERED": "1"})
 """What a script prints is seen when it prints it."""
@@ -165,18 +162,20 @@ def _refuse_scale(launch: RecognisedLaunch, scale: Mapping[str, tuple[int, int]]
 
 def _refuse_large(code: Path, request: ScriptRequest) -> None:
     """Refuse a folder of which nobody wants a copy, before it is listed to its end."""
-    total, tops = 0, dict[str, int]()
+    total, tops, budget = 0, dict[str, int](), current_budget()
     for number, file in enumerate(first_files(code), start=1):
         size = file.size
         total += size
         top = file.path.partition("/")[0]
         tops[top] = tops.get(top, 0) + size
-        if number > MOST_FILES or total > MOST_BYTES:
+        if number > budget.script_files or total > budget.script_bytes:
             largest = ", ".join(sorted(tops, key=lambda one: -tops[one])[:3])
             raise UsageError(
-                f"the folder {code} of {request.name} has more than {MOST_FILES:,} files or {MOST_BYTES / 1e9:g} GB,"
+                f"the folder {code} of {request.name} has more than {budget.script_files:,} files or "
+                f"{budget.script_bytes / 1e9:g} GB,"
                 f" and every node would get a copy (so far most is in {largest}).",
-                "Give the script a folder of its own, or name what it does not need in an .amlignore there.",
+                "Give the script a folder of its own, or name what it does not need in an .amlignore there. "
+                + budget.how_to_raise("script_files" if number > budget.script_files else "script_bytes"),
             )
 
 

@@ -10,8 +10,9 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.limits import MOST_DEPTH, MOST_DIGITS, MOST_FILE_BYTES, TOO_DEEP, is_too_deep
+from allranks.spec.budget import current_budget
 from allranks.spec.model import Source
+from allranks.spec.nesting import is_too_deep
 
 try:
     from yaml import CSafeLoader as _Loader  # ten times as fast
@@ -34,11 +35,11 @@ def read_yaml(path: Path | str) -> tuple[dict[str, Any], Source]:
     Raises:
         SpecError: the file cannot be read, is not YAML, or is not a mapping.
     """
-    path = Path(path).absolute()
+    path, budget = Path(path).absolute(), current_budget()
     try:
-        if path.is_file() and path.stat().st_size > MOST_FILE_BYTES:
-            message = f"has {path.stat().st_size:,} bytes; at most {MOST_FILE_BYTES:,} are read as YAML."
-            raise SpecError([Problem(message, file=path)])
+        if path.is_file() and path.stat().st_size > budget.yaml_bytes:
+            message = f"has {path.stat().st_size:,} bytes; at most {budget.yaml_bytes:,} are read as YAML."
+            raise SpecError([Problem(message, file=path, hint=budget.how_to_raise("yaml_bytes"))])
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError([Problem(f"is not UTF-8 text: byte {error.start} is {error.reason}.", file=path)]) from None
@@ -50,8 +51,8 @@ def read_yaml(path: Path | str) -> tuple[dict[str, Any], Source]:
 def parse_yaml(text: str, path: Path) -> tuple[dict[str, Any], Source]:
     """Read YAML text that stands, or would stand, in the file ``path``; as ``read_yaml``."""
     try:
-        if is_too_deep(text, _Loader):
-            raise SpecError([Problem(TOO_DEEP, file=path)])
+        if is_too_deep(text, _Loader, current_budget().depth):
+            raise SpecError([Problem(_too_deep(), file=path, hint=current_budget().how_to_raise("depth"))])
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -65,7 +66,7 @@ def parse_yaml(text: str, path: Path) -> tuple[dict[str, Any], Source]:
         reason = str(error).splitlines()[0]
         raise SpecError([Problem(f"is not YAML: {reason}.", file=path)]) from None
     except RecursionError:  # composed without libyaml
-        raise SpecError([Problem(TOO_DEEP, file=path)]) from None
+        raise SpecError([Problem(_too_deep(), file=path)]) from None
     if node is None:
         raise SpecError([Problem("is empty.", file=path)])
     if not isinstance(data, dict):
@@ -79,6 +80,11 @@ def yaml_kind(value: object) -> str:
     """Name the kind of a YAML value for a message."""
     names = {dict: "mapping", list: "list", str: "text", bool: "boolean", int: "number", float: "number"}
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
+
+
+def _too_deep() -> str:
+    most = current_budget().depth
+    return f"is nested too deeply to be read: more than {most} mappings and lists inside each other."
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, path: Path) -> Problem:
@@ -98,6 +104,7 @@ class _Walk:
         self.problems: list[Problem] = []
         self._loader = loader
         self._path = path
+        self._budget = current_budget()
         self._done: dict[int, Any] = {}  # by node: an anchor's value is built once, however often it is used
         self._open: set[int] = set()
 
@@ -109,8 +116,8 @@ class _Walk:
         if id(node) in self._open:
             self._wrong(node, where, "an anchor contains itself.")
             return None
-        if len(self._open) == MOST_DEPTH:
-            self._wrong(node, where, TOO_DEEP)
+        if len(self._open) == self._budget.depth:
+            self._wrong(node, where, f"{_too_deep()} {self._budget.how_to_raise('depth')}")
             return None
         if id(node) not in self._done:
             self._open.add(id(node))
@@ -130,18 +137,19 @@ class _Walk:
         try:
             value = self._loader.construct_object(node)
         except (yaml.constructor.ConstructorError, ValueError):
-            if node.tag == _TAG + "int" and len(node.value) > MOST_DIGITS:
+            if node.tag == _TAG + "int" and len(node.value) > self._budget.digits:
                 return self._too_long(node, where)
             self._wrong(node, where, f"'{node.tag.removeprefix(_TAG)}' is no type that Azure ML's YAML has.")
             return node.value
-        if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+        if isinstance(value, int) and abs(value) >= 10**self._budget.digits:
             return self._too_long(node, where)
         if value is not None and str(value) != node.value:
             self.texts[where] = node.value
         return value
 
     def _too_long(self, node: ScalarNode, where: str) -> int:
-        self._wrong(node, where, f"is an integer of more than {MOST_DIGITS} digits.")
+        most = f"is an integer of more than {self._budget.digits} digits."
+        self._wrong(node, where, f"{most} {self._budget.how_to_raise('digits')}")
         return 0
 
     def _mapping(self, node: MappingNode, where: str) -> dict[str, Any]:

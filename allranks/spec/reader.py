@@ -11,9 +11,9 @@ from typing import TypeAlias
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec import ports, schema, settings
 from allranks.spec.borrow import resolve_borrowed_inputs
+from allranks.spec.budget import current_budget
 from allranks.spec.document import read_yaml, yaml_kind
 from allranks.spec.inline import infer_port_types
-from allranks.spec.limits import MOST_NESTED, MOST_STEPS
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
 from allranks.spec.read_parallel import read_parallel_document
@@ -117,9 +117,9 @@ class DocumentReader:
             top.wrong("jobs" if "jobs" in top else "", "has no steps.", "A pipeline lists its steps below 'jobs'.")
         jobs = respell_bindings(jobs, inputs)
         read = respell_steps(jobs, {name: read_step(jobs.mapping(name), name, self._referenced) for name in jobs})
-        if (total := self._count_steps(read)) > MOST_STEPS:
-            message = f"has {total:,} steps with those of its nested pipelines; at most {MOST_STEPS:,} can be read."
-            jobs.wrong("", message, "Split it into several pipelines.")
+        if (total := self._count_steps(read)) > (most := current_budget()).steps:
+            message = f"has {total:,} steps with those of its nested pipelines; at most {most.steps:,} are read."
+            jobs.wrong("", message, f"Split it into several pipelines. {most.how_to_raise('steps')}")
             return None
         pipeline = Pipeline(
             name=name,
@@ -217,8 +217,9 @@ class DocumentReader:
             chain = " -> ".join(file.name for file in [*self._open[self._open.index(path) :], path])
             section.wrong(key, f"a pipeline contains itself: {chain}.")
             return None
-        if len(self._open) > MOST_NESTED:
-            section.wrong(key, f"more than {MOST_NESTED} pipelines are inside each other.", "Flatten some of them.")
+        if len(self._open) > (most := current_budget()).nested:
+            message = f"more than {most.nested} pipelines are inside each other."
+            section.wrong(key, message, f"Flatten some of them. {most.how_to_raise('nested')}")
             return None
         if path not in self._files:
             try:

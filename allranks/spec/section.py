@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import Problem
+from allranks.spec.budget import current_budget
 from allranks.spec.document import yaml_kind
 from allranks.spec.expressions import find_references
-from allranks.spec.limits import MOST_DIGITS
 from allranks.spec.model import Source
 from allranks.spec.suggest import did_you_mean, nearest_name
 from allranks.spec.value_kinds import find_misfits
@@ -127,7 +127,7 @@ class Section:
         if isinstance(value, str):
             if find_references(value):
                 return value
-            if re.fullmatch(rf"[+-]?\d{{1,{MOST_DIGITS}}}", value.strip(), re.ASCII):
+            if re.fullmatch(rf"[+-]?\d{{1,{current_budget().digits}}}", value.strip(), re.ASCII):
                 return int(value)
         self.wrong(key, f"{shown_value(value)} is not a whole number.")
         return None

@@ -13,12 +13,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from allranks.errors import Problem, SpecError
+from allranks.spec.budget import current_budget
 
 _OPTION = re.compile(
     r"(?P<option>-[recf]|--(?:requirement|editable|constraint|find-links))(?:\s+|=|(?<=^-.))(?P<value>\S.*)"
 )
 _TEMPLATE = re.compile(r"==\s*\{\{.*?\}\}")  # the sources of Azure's environments: whatever version is the newest
-_MOST_NESTED = 20
 
 
 def read_pip_lines(lines: Iterable[str], folder: Path, depth: int = 0) -> tuple[str, ...]:
@@ -69,8 +69,9 @@ def _read_file(file: Path, depth: int) -> tuple[str, ...]:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SpecError([Problem(f"cannot be read: {error.strerror or error}.", file=file)]) from None
-    if depth == _MOST_NESTED:
-        raise SpecError([Problem("names itself, or files name one another in a circle.", file=file)])
+    if depth == (budget := current_budget()).list_files:
+        message = f"names itself, or more than {budget.list_files} files name one another."
+        raise SpecError([Problem(message, file=file, hint=budget.how_to_raise("list_files"))])
     return read_pip_lines(text.splitlines(), file.parent, depth + 1)
 
 

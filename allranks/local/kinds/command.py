@@ -15,7 +15,7 @@ from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
 from allranks.local.settings import PROCESSES_PER_NODE_INPUT
 from allranks.spec import Component, Distribution, Output, Resources, Step
-from allranks.spec.limits import MOST_RANKS
+from allranks.spec.budget import current_budget
 from allranks.spec.values import check_command_values
 
 
@@ -74,8 +74,8 @@ def _plan_ranks(
         _check_workers(distribution, nodes, step, scope)
         if distribution.parameter_server_count:
             servers = scope.count(distribution.parameter_server_count, "parameter_server_count", step)
-    if nodes * processes + servers > MOST_RANKS:
-        most = f"more than the {MOST_RANKS:,} that can be planned on this machine."
+    if nodes * processes + servers > (budget := current_budget()).ranks:
+        most = f"more than the {budget.ranks:,} that can be planned on this machine. {budget.how_to_raise('ranks')}"
         scope.refuse(step, f"{nodes:,} x {processes:,} ranks are {most}")
     return nodes, processes, servers
 

@@ -21,7 +21,7 @@ from allranks.local.parallel.plan import DEFAULT_RESULTS, BatchRules, PlannedPar
 from allranks.local.parallel.tables import read_table_spec
 from allranks.local.plan import PlannedStep
 from allranks.spec import Component, Step
-from allranks.spec.limits import MOST_RANKS
+from allranks.spec.budget import current_budget
 from allranks.spec.parallel import ParallelComponent, ParallelSettings, batch_size
 
 
@@ -32,8 +32,8 @@ def _plan_parallel(step: Step, component: Component, scope: PipelineScope) -> Pl
     one = replace(step.resources, nodes=1)
     common = plan_command(replace(step, resources=one), replace(component, resources=one), scope)
     workers = _workers(component.settings, nodes, step, scope)
-    if nodes * workers > MOST_RANKS:
-        most = f"more than the {MOST_RANKS:,} that can be planned on this machine."
+    if nodes * workers > (budget := current_budget()).ranks:
+        most = f"more than the {budget.ranks:,} that can be planned on this machine. {budget.how_to_raise('ranks')}"
         scope.refuse(step, f"{nodes:,} x {workers:,} workers are {most}")
     rules = _rules(step, component, scope, common)
     divided = common.inputs.get(rules.input_data)

@@ -19,20 +19,16 @@ from shared.data.formats.file_format import (
     FileRow,
     TableFormat,
     WrongFileError,
+    check_columns,
     is_gzipped,
     is_utf8,
     open_bytes,
+    read_budget,
 )
 from shared.storage import open_file, retry_transient
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_BLOCK_BYTES = 2**20
-"""Of a table read at a time; a line must be shorter, and the line of names always."""
-
-_CELL_BYTES = 2**17
-"""That any cell may have, be it one of texts or not."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -45,7 +41,7 @@ class CsvFiles(TableFormat):
 
     def header(self, path: Path) -> list[str]:
         """Names in the first line."""
-        return _read_header(path)[0]
+        return list(check_columns(_read_header(path)[0]))
 
     def parts(self, path: Path) -> list[FilePart]:
         """The whole file."""
@@ -54,11 +50,12 @@ class CsvFiles(TableFormat):
     def rows(self, part: FilePart, names: Sequence[str], most: int) -> Iterator[FileRow]:
         """Rows of the file; empty lines are passed over."""
         header = self.header(part.path)
-        if lacking := [name for name in names if name not in header]:
+        numbers = {name: number for number, name in reversed(list(enumerate(header)))}  # of two the first
+        if lacking := [name for name in names if name not in numbers]:
             raise WrongFileError(f"has no column {' and no column '.join(lacking)}")
-        places = [header.index(name) for name in names]
+        places = [numbers[name] for name in names]
         # A longer cell ends the reading: it is a quote that is not closed, more often than a text.
-        for line, cells in _read_cells(part.path, max(most, _CELL_BYTES)):
+        for line, cells in _read_cells(part.path, max(most, read_budget().cell_bytes)):
             if len(cells) == len(header):
                 yield FileRow(line, [cells[place] for place in places])
             else:
@@ -76,10 +73,11 @@ class CsvFiles(TableFormat):
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
+        left = (budget := read_budget()).unpacked_bytes
         try:
-            yield from arrow_csv.open_csv(
+            blocks = arrow_csv.open_csv(
                 pa.input_stream(open_file(path), compression="gzip" if is_gzipped(path) else None),
-                read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES),
+                read_options=arrow_csv.ReadOptions(block_size=read_budget().header_bytes),
                 # Or a block would end at any line break, those in cells included.
                 parse_options=arrow_csv.ParseOptions(delimiter=_read_header(path)[1], newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
@@ -88,6 +86,12 @@ class CsvFiles(TableFormat):
                     null_values=[*arrow_csv.ConvertOptions().null_values, *missing],
                 ),
             )
+            for block in blocks:
+                left -= block.nbytes if is_gzipped(path) else 0
+                if left < 0:
+                    most = f"{budget.unpacked_bytes:,} bytes; {budget.how_to_raise('unpacked_bytes')}"
+                    raise WrongFileError(f"cannot be read: it unpacks to more than {most}")  # beside
+                yield block
         except (pa.ArrowException, OSError) as error:
             if str(error) == "Empty CSV file":
                 return
@@ -98,7 +102,7 @@ class CsvFiles(TableFormat):
 
     def row_place(self, path: Path, row: int) -> str:
         """Line of a row: read again, because empty lines and lines in quotes shift the count."""
-        lines = (line for line, _ in _read_cells(path, _BLOCK_BYTES))
+        lines = (line for line, _ in _read_cells(path, read_budget().header_bytes))
         return f"{path}:{next(islice(lines, row, None), row + 2)}"
 
 
@@ -106,7 +110,7 @@ def _read_header(path: Path) -> tuple[list[str], str]:
     """Names of the columns, and the separator: whichever comes most often in the first line."""
     try:
         with _open_text(path) as file:
-            line = file.readline(_BLOCK_BYTES)
+            line = file.readline(read_budget().header_bytes)
         delimiter = max(",;\t", key=line.count)
         if line.strip():
             return next(csv.reader([line], delimiter=delimiter)), delimiter
@@ -132,7 +136,7 @@ def _read_cells(path: Path, most: int) -> Iterator[tuple[int, list[str]]]:
 def _find_fault(path: Path, types: Mapping[str, pa.DataType], missing: Sequence[str]) -> str:
     """Look for the first row that is not what its columns hold, cell by cell: slow, but it knows lines and columns."""
     header = _read_header(path)[0]
-    for line, cells in _read_cells(path, _BLOCK_BYTES):
+    for line, cells in _read_cells(path, read_budget().header_bytes):
         if len(cells) != len(header):
             return f"{path}:{line}: {len(cells)} cells, but {len(header)} columns"
         row = dict(zip(header, cells, strict=True))

@@ -1,22 +1,26 @@
 """What a format of files offers: the rows of texts one by one, and for tables of numbers whole columns at once.
 
-Below that, whether a path can be read as a file at all, asked before it is: a pipe keeps its reader waiting for ever.
+Below that, whether a path can be read as a file at all, asked before it is: a pipe keeps its reader waiting for ever;
+and how much of a file is taken on at all.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import stat
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
+from shared.distributed import Refusal
 from shared.storage import open_file, retry_transient
 
 if TYPE_CHECKING:
@@ -28,6 +32,9 @@ UNIT_BYTES = 16 * 2**20
 READ_ERRORS = (OSError, EOFError, zlib.error)
 """What reading a file, plain or gzipped, raises if it is damaged."""
 
+BUDGET_VARIABLE = "ALLRANKS_DATA_BUDGET"
+"""The environment variable that changes limits: ``columns=200000,classes=20000``."""
+
 
 _KINDS: Mapping[Callable[[int], bool], str] = MappingProxyType(
     {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
@@ -36,6 +43,56 @@ _KINDS: Mapping[Callable[[int], bool], str] = MappingProxyType(
 
 class WrongFileError(ValueError):
     """What is wrong with a file, as a sentence goes on after its path."""
+
+
+def _limit(default: int, most: int, what: str) -> Any:
+    return field(default=default, metadata={"most": most, "what": what})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBudget:
+    """How much of other people's files is taken on: all limits that no input of a component sets.
+
+    They lie far above real data; without them a small file can take a node's memory, its disk or its day.
+    """
+
+    columns: int = _limit(100_000, 10**7, "columns of a table")
+    classes: int = _limit(10_000, 32_767, "classes, and different texts of a column that is a category")
+    header_bytes: int = _limit(2**20, 2**30, "bytes of the line with a CSV file's names, and of a block of rows")
+    cell_bytes: int = _limit(2**17, 2**30, "bytes of a cell, where max_megabytes does not allow more")
+    json_line_bytes: int = _limit(2**26, 2**30, "bytes of the first line of JSON lines")
+    unpacked_bytes: int = _limit(64 * 2**30, 2**50, "bytes that one gzipped file unpacks to, or IDX file claims")
+    pickle_bytes: int = _limit(2**30, 2**34, "bytes of a CIFAR batch, which is read whole")
+    labels: int = _limit(2**28, 2**40, "labels that an IDX file claims")
+
+    def how_to_raise(self, name: str) -> str:
+        """The end of a message about a limit: how to raise it, and how far."""
+        most = next(one for one in fields(self) if one.name == name).metadata["most"]
+        return f"to raise the limit set the step's environment variable {BUDGET_VARIABLE}={name}=N, N up to {most:,}"
+
+
+def read_budget() -> ReadBudget:
+    """The limits, as the environment has them.
+
+    Raises:
+        Refusal: if the variable names something else, or a number out of range.
+    """
+    return _parse_budget(os.environ.get(BUDGET_VARIABLE, ""))
+
+
+@lru_cache(maxsize=4)
+def _parse_budget(text: str) -> ReadBudget:
+    most = {one.name: one.metadata["most"] for one in fields(ReadBudget)}
+    values: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in most:
+            raise Refusal(f"{BUDGET_VARIABLE}: {name!r:.60} is no limit; there are {', '.join(most)}.")
+        is_number = value.isascii() and value.isdecimal() and len(value) <= 18
+        if not is_number or not 1 <= int(value) <= most[name]:
+            raise Refusal(f"{BUDGET_VARIABLE}: {name}={value:.60} is no whole number from 1 to {most[name]:,}.")
+        values[name] = int(value)
+    return ReadBudget(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +208,53 @@ def is_gzipped(path: Path) -> bool:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Content of a file, unpacked."""
-    return cast("IO[bytes]", gzip.open(open_file(path))) if is_gzipped(path) else open_file(path)
+    """Content of a file, unpacked.
+
+    Its reading ends in an OSError where a gzipped file unpacks to more than the budget has: a megabyte may hold a
+    gigabyte.
+    """
+    return io.BufferedReader(_Unpacked(path), 2**17) if is_gzipped(path) else open_file(path)
+
+
+class _Unpacked(io.RawIOBase):
+    """A gzipped file, up to the bytes that the budget allows."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = gzip.GzipFile(fileobj=open_file(path))
+        self._budget = read_budget()
+        self._left = self._budget.unpacked_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        content = self._file.read1(len(buffer))
+        self._left -= len(content)
+        if self._left < 0:
+            budget = self._budget
+            raise OSError(
+                f"it unpacks to more than {budget.unpacked_bytes:,} bytes; {budget.how_to_raise('unpacked_bytes')}"
+            )
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def check_columns(names: Sequence[str]) -> Sequence[str]:
+    """Give the names of a table's columns back.
+
+    Raises:
+        WrongFileError: if they are more than the budget has.
+    """
+    if len(names) > (budget := read_budget()).columns:
+        raise WrongFileError(
+            f"has {len(names):,} columns; up to {budget.columns:,} are read; {budget.how_to_raise('columns')}"
+        )
+    return names
 
 
 def one_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ from shared.data.formats.file_format import (
     WrongFileError,
     is_gzipped,
     open_bytes,
+    read_budget,
 )
 from shared.distributed import Refusal
 from shared.storage import open_file, retry_transient
@@ -36,7 +37,7 @@ class JsonLines(FileFormat):
         """The keys on the first line."""
         try:
             with open_bytes(path) as file:
-                line = file.readline(2**26)
+                line = file.readline(read_budget().json_line_bytes)
             first = json.loads(line)
         except (*READ_ERRORS, ValueError, RecursionError) as error:
             raise WrongFileError(f"does not begin with an object of JSON on one line: {error}") from error

@@ -13,6 +13,7 @@ from shared.data.formats.file_format import (
     FileRow,
     TableFormat,
     WrongFileError,
+    check_columns,
     group_units,
     one_line,
 )
@@ -32,7 +33,7 @@ class ParquetFiles(TableFormat):
 
     def header(self, path: Path) -> list[str]:
         """Names of the columns."""
-        return list(_read_metadata(path).schema.to_arrow_schema().names)
+        return list(check_columns(_read_metadata(path).schema.to_arrow_schema().names))
 
     def types(self, path: Path) -> Mapping[str, pa.DataType]:
         """Type of each column."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shared.data.formats.file_format import read_budget
 from shared.data.formats.safe_pickle import DamagedPickleError, ForeignObjectError, read_pickle
 from shared.data.sources.stored_images import StoredImages
 from shared.data.write.request import SourceRequest, list_names
@@ -21,8 +22,6 @@ _ROW_BYTES = 3072
 _PATTERNS = ("data_batch*", "test_batch*", "train", "test")
 _META = {"batches.meta": "label_names", "meta": "fine_label_names"}
 _INSIDE = ("cifar-10-batches-py", "cifar-100-python")
-_MOST_BYTES = 2**30
-"""A batch is read whole; the largest of the original ones (CIFAR-100's) has 155 MB."""
 
 
 def open_cifar(request: SourceRequest) -> StoredImages:
@@ -71,8 +70,11 @@ def _read(path: Path) -> dict[str, Any]:
         Refusal: if it holds a foreign object: that is no accident, and never left out in silence.
         DamagedPickleError: if it is something else, or damaged.
     """
-    if retry_transient(path.stat).st_size > _MOST_BYTES:
-        raise DamagedPickleError(f"it has more than {_MOST_BYTES:,} bytes")
+    budget = read_budget()
+    if retry_transient(path.stat).st_size > budget.pickle_bytes:  # the largest original one, CIFAR-100's, has 155 MB
+        raise DamagedPickleError(
+            f"it has more than {budget.pickle_bytes:,} bytes; {budget.how_to_raise('pickle_bytes')}"
+        )
     try:
         content = read_pickle(read_bytes(path))
     except ForeignObjectError as error:

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.formats.file_format import READ_ERRORS, WrongFileError, find_file_fault, open_bytes
+from shared.data.formats.file_format import READ_ERRORS, WrongFileError, find_file_fault, open_bytes, read_budget
 from shared.data.sources.stored_images import StoredImages
 from shared.data.write.request import SourceRequest, list_names
 from shared.data.write.spool import Spool
@@ -21,9 +21,6 @@ from shared.storage import list_folder
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _IMAGES = re.compile(r"(?P<before>.*)images(?P<middle>[-._])idx[34](?P<after>-ubyte)?(?P<gz>\.gz)?", re.IGNORECASE)
 _STEP_BYTES = 2**22
-_MOST_LABELS = 2**28
-_MOST_BYTES = 64 * 2**30
-"""A compressed file may claim any size; what is above this is not unpacked."""
 
 
 def open_idx(request: SourceRequest) -> StoredImages:
@@ -81,9 +78,10 @@ def _pairs(folder: Path) -> list[tuple[Path, Path]]:
 def _read_labels(path: Path) -> npt.NDArray[Any]:
     with _open(path) as file:
         dtype, shape = _header(file, (1,))
-        if dtype.kind == "f" or shape[0] > _MOST_LABELS:
+        if dtype.kind == "f" or shape[0] > read_budget().labels:
             raise WrongFileError(
-                f"claims {shape[0]:,} labels of {dtype}; up to {_MOST_LABELS:,} whole numbers can be read"
+                f"claims {shape[0]:,} labels of {dtype}; up to {read_budget().labels:,} whole numbers can be read; "
+                f"{read_budget().how_to_raise('labels')}"
             )
         content = _exactly(file, shape[0] * dtype.itemsize)
         _end(file, shape[0] * dtype.itemsize)
@@ -98,8 +96,12 @@ def _unpack(path: Path, labels: int, spool: Spool | None, most_pixels: int) -> S
         size = prod(row) * dtype.itemsize
         if rows != labels:
             raise WrongFileError(f"holds {rows:,} images, the file beside it {labels:,} labels")
-        if prod(row[:2]) > most_pixels or not prod(row) or rows * size > _MOST_BYTES:
-            raise WrongFileError(f"claims {rows:,} images of {' x '.join(map(str, row))}, which is none or too much")
+        if prod(row[:2]) > most_pixels or not prod(row) or rows * size > read_budget().unpacked_bytes:
+            raise WrongFileError(
+                f"claims {rows:,} images of {' x '.join(map(str, row))}, which is none or too much: an image has up to "
+                f"{most_pixels:,} pixels (max_megapixels), a file up to {read_budget().unpacked_bytes:,} bytes; "
+                f"{read_budget().how_to_raise('unpacked_bytes')}"
+            )
         spool = spool or Spool(row, dtype.name)
         if (row, dtype.name) != (spool.shape, spool.dtype.name):
             raise Refusal(
@@ -132,7 +134,7 @@ def _header(file: IO[bytes], axes: tuple[int, ...]) -> tuple[np.dtype[Any], tupl
 
 
 def _exactly(file: IO[bytes], count: int) -> bytes:
-    content = _read(file, min(count, _MOST_BYTES))
+    content = _read(file, min(count, read_budget().unpacked_bytes))
     if len(content) < count:
         raise WrongFileError(f"is truncated: {count:,} more bytes are promised, {len(content):,} are there")
     return content

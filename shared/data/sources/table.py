@@ -19,7 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Array
-from shared.data.formats.file_format import TableFormat, WrongFileError, find_file_fault, find_name_fault, is_utf8
+from shared.data.formats.file_format import (
+    TableFormat,
+    WrongFileError,
+    find_file_fault,
+    find_name_fault,
+    is_utf8,
+    read_budget,
+)
 from shared.data.sources.table_columns import TableColumns, check_types, choose_columns, find_categories, is_number
 from shared.data.sources.table_rows import MISSING_TEXTS, NumberTable, sort_texts
 from shared.data.write.request import SourceRequest, list_names
@@ -30,9 +37,6 @@ from shared.distributed import Refusal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MOST_CLASSES = 10_000  # fewer than 16 bits can number
-_MOST_TEXTS = 10_000
-"""Different texts of a column that are kept in memory."""
 _NOTE_SECONDS = 10.0
 _RISING_ROWS = 10
 """Of whole numbers, each above the one before, that are called an identifier."""
@@ -59,6 +63,7 @@ class _Scan:
 
     def __init__(self, request: SourceRequest, form: TableFormat) -> None:
         self._request, self._form = request, form
+        self._most = read_budget().classes  # fewer than 16 bits can number
         self._regression = request.task == "regression"
         self._columns = TableColumns((), request.target)  # until the first file decides on the features
         self._missing_texts = frozenset((*MISSING_TEXTS, *request.missing_values))
@@ -187,8 +192,8 @@ class _Scan:
             texts = [_class_name(value) for value in found.dictionary.to_pylist()]
         except UnicodeDecodeError as error:
             raise WrongFileError(f"cannot be used: column {name!r} is not text in UTF-8") from error
-        if name in self._crowded or len(known) + len(texts) > _MOST_TEXTS:
-            self._crowded[name] = _MOST_TEXTS
+        if name in self._crowded or len(known) + len(texts) > self._most:
+            self._crowded[name] = self._most
             texts = ["other"] * len(texts)  # they no longer matter: the column will be refused
         codes = [np.nan if t in self._missing_texts else known.setdefault(t, len(known)) for t in texts]
         return np.array([*codes, np.nan])[found.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)]
@@ -251,10 +256,11 @@ class _Scan:
         except UnicodeDecodeError as error:
             raise WrongFileError(f"cannot be used: column {self._columns.target!r} is not text in UTF-8") from error
         codes = [self._codes.setdefault(name, len(self._codes)) for name in names]
-        if len(codes) > _MOST_CLASSES or len(self._codes) > _MOST_CLASSES:
+        if len(codes) > self._most or len(self._codes) > self._most:
             raise Refusal(
-                f"column {self._request.target!r} has more than {_MOST_CLASSES:,} different values, too many for "
-                f"classes: {list_names(list(self._codes), 3)}. For numbers choose task regression."
+                f"column {self._request.target!r} has more than {self._most:,} different values, too many for "
+                f"classes: {list_names(list(self._codes), 3)}. For numbers choose task regression; "
+                f"{read_budget().how_to_raise('classes')}."
             )
         numbers = found.indices.to_numpy(zero_copy_only=False)
         return np.array(codes, np.int16)[numbers] if codes else np.empty(0, np.int16)

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from shared.data.dataset.encodings import TextEncoding
 from shared.data.dataset.index import BYTE_TOKENIZER, SPLITS, TOKENIZER_FOLDER
+from shared.data.formats.file_format import read_budget
 from shared.data.text.encode import RowLayout, UnitCounts
 from shared.data.text.shards import NodeReport
 from shared.data.write.request import list_names
 from shared.distributed import Refusal
-
-_MOST_CLASSES = 10_000
 
 
 class TextSummary:
@@ -89,10 +88,10 @@ class TextSummary:
 
     def _lacking_classes(self) -> list[str]:
         classes = self.classes
-        if len(classes) > _MOST_CLASSES:
-            return [
-                f"there are {len(classes)} classes, such as {list_names(classes, 3)}: is label_column the right one?"
-            ]
+        if len(classes) > (budget := read_budget()).classes:
+            some = f"{list_names(classes, 3)}: is label_column the right one?"
+            most = f"Up to {budget.classes:,} are taken; {budget.how_to_raise('classes')}."
+            return [f"there are {len(classes)} classes, such as {some} {most}"]
         trained = {name for unit in self.units for name in unit["train"].classes}
         problems = []
         if lost := [name for name in classes if name not in trained]:

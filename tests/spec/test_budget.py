@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from allranks.errors import SpecError
+from allranks.errors import SpecError, UsageError
 from allranks.local.variables import EmulatedCluster, node_variables
-from allranks.spec import limits, read_spec
+from allranks.spec import read_spec
+from allranks.spec.budget import Budget, current_budget
 from allranks.spec.document import parse_yaml
 from tests.local.support import allranks
 
@@ -85,9 +87,11 @@ def test_a_component_with_them_is_refused_in_words(tmp_path, more, says):
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("allranks.spec.document.MOST_FILE_BYTES", 100)
+    monkeypatch.setenv("ALLRANKS_BUDGET", "yaml_bytes=100")
     (tmp_path / "big.yaml").write_text("# " + "x" * 200 + "\ntype: command\n")
-    with pytest.raises(SpecError, match="has 217 bytes; at most 100 are read"):
+    with pytest.raises(
+        SpecError, match=r"has 217 bytes; at most 100 are read .*ALLRANKS_BUDGET=yaml_bytes=N, N up to 1,073,741,824"
+    ):
         read_spec(tmp_path / "big.yaml")
 
 
@@ -110,7 +114,7 @@ def test_pipelines_that_multiply_or_go_deep_are_refused(tmp_path):
     (deep := tmp_path / "deep").mkdir()
     with pytest.raises(SpecError, match="more than 20 pipelines are inside each other"):
         read_spec(chain(deep, 200, 1))
-    assert read_spec(chain(tmp_path, limits.MOST_NESTED, 1)).steps
+    assert read_spec(chain(tmp_path, Budget().nested, 1)).steps
 
 
 def test_the_ranks_of_a_large_step_share_what_is_alike(tmp_path):
@@ -125,3 +129,27 @@ def test_the_ranks_of_a_large_step_share_what_is_alike(tmp_path):
     done = allranks("run", "p.yaml", "--scale", "train=1000x100", "--dry-run", "--json", cwd=tmp_path)
     assert done.returncode == 2
     assert "1,000 x 100 ranks are more than the 10,000" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_limits_are_raised_and_lowered_by_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("ALLRANKS_BUDGET", "depth=150, digits=20,nested=25")
+    assert current_budget() == dataclasses.replace(Budget(), depth=150, digits=20, nested=25)
+    _, source = parse_yaml("a: " + "[" * 120 + "]" * 120 + "\nb: " + "9" * 21, Path("x.yaml"))
+    assert [problem.where for problem in source.problems] == ["b"]
+    assert read_spec(chain(tmp_path, 25, 1)).steps
+
+
+@pytest.mark.parametrize(
+    "value", ["steps", "steps=0", "steps=-1", "steps=x", "steps=٣", "steps=" + "9" * 5_000, "dept=3"]
+)
+def test_a_wrong_budget_is_refused_in_words(monkeypatch, value):
+    monkeypatch.setenv("ALLRANKS_BUDGET", value)
+    with pytest.raises(UsageError, match="ALLRANKS_BUDGET: ") as caught:
+        current_budget()
+    assert len(str(caught.value)) < 300
+
+
+def test_every_limit_can_be_raised_as_far_as_it_says(monkeypatch):
+    for one in dataclasses.fields(Budget):
+        monkeypatch.setenv("ALLRANKS_BUDGET", f"{one.name}={one.metadata['most']}")
+        assert getattr(current_budget(), one.name) == one.metadata["most"] > one.default
