@@ -29,6 +29,7 @@ _TRANSIENT: Final = frozenset(
     if hasattr(errno, name)
 )
 """What a mount says when its store was away or slow; a full disk or a missing right does not pass by itself."""
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 """What a mount says that cannot wait until something is in storage."""
 _PAUSES: Final = (0.1, 0.4, 1.6, 6.4)
@@ -53,6 +54,16 @@ def retry_transient(action: Callable[[], _Value]) -> _Value:
                 raise
         time.sleep(pause)
     return action()
+
+
+def is_full(error: OSError) -> bool:
+    """Say whether a storage has no room: its disk is full, or the share of it that may be used."""
+    return error.errno in _FULL
+
+
+def may_pass(error: OSError) -> bool:
+    """Say whether the same may succeed later: the storage is full, takes no file of this size, or is away or ill."""
+    return error.errno in _FULL or error.errno in _TRANSIENT or error.errno == errno.EFBIG
 
 
 def make_folder(path: Path) -> None:
@@ -137,14 +148,20 @@ def append_text(path: Path, content: str) -> None:
     """Add to the end of a small file in UTF-8; where that cannot be done, write it again, longer.
 
     Raises:
-        OSError: neither can be done.
+        OSError: neither can be done. On a disk that is full the file stays as it was.
     """
+    size = 0
     try:
         with path.open("a", encoding="utf-8") as file:
+            size = file.tell()
             file.write(content)
     except FileNotFoundError:
         raise
-    except OSError:
+    except OSError as error:
+        if is_full(error):  # to write it again would begin with losing what is there
+            with suppress(OSError):
+                os.truncate(path, size)
+            raise
         before = read_bytes(path) if path.exists() else b""
         before = before[: before.rfind(b"\n") + 1]  # half a line may have been written
         write_bytes(path, before + content.encode())

@@ -6,7 +6,6 @@ and may be slow or away, so a thread talks to it and training never waits for it
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import logging
@@ -17,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -47,6 +46,7 @@ class Tracker:
         self._total = total_steps
         self._path: Path | None = Path(folder) / "metrics.jsonl" if world.is_main else None
         self._mlflow: _MLflowThread | None = None
+        self._has_warned = False
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if os.environ.get("MLFLOW_TRACKING_URI"):
@@ -61,10 +61,10 @@ class Tracker:
         line = json.dumps({"time": now, "step": step, "total": self._total, "metrics": finite}, allow_nan=False)
         try:
             append_text(self._path, line + "\n")
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise
-            _warn(f"the metrics of step {step} could not be written: {error}")
+        except OSError as error:  # the training is worth more than a line about it
+            if not self._has_warned:
+                _warn(f"warning: the metrics of step {step} could not be written, others may lack too: {error}")
+            self._has_warned = True
         if self._mlflow is not None:
             self._mlflow.put(("metrics", finite, step, now))
 
@@ -219,7 +219,8 @@ def _initialising(uri: str) -> Iterator[None]:
 
 
 def _warn(text: str) -> None:
-    print(_without_credentials(text), file=sys.stderr, flush=True)
+    with suppress(OSError):  # a log on a disk that is full
+        print(_without_credentials(text), file=sys.stderr, flush=True)
 
 
 def _without_credentials(text: str) -> str:

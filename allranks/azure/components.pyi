@@ -320,7 +320,7 @@ class TrainDdp(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -501,7 +501,7 @@ class TrainTorchrun(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -676,7 +676,7 @@ class TrainFsdp(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -914,7 +914,7 @@ class TrainDeepspeed(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -1106,7 +1106,7 @@ class TrainLightning(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -1242,7 +1242,7 @@ class TrainTransformers(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -1422,7 +1422,7 @@ class TrainHorovod(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -1582,7 +1582,7 @@ class TrainHorovodKeras(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -1740,7 +1740,7 @@ class TrainTfMultiworker(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is
@@ -1893,7 +1893,7 @@ class TrainTfParameterServer(CommandComponent):
             checkpoint_every: Steps between two checkpoints; 0 makes one at the end of each epoch.
             checkpoint_minutes: Minutes after which another checkpoint is made, besides those of checkpoint_every, at
                 the next line of metrics; it is written while the training goes on. 0 makes none.
-            keep_checkpoints: Newest checkpoints that are kept.
+            keep_checkpoints: Newest checkpoints that are kept; one fewer where there is no room for a further one.
             keep_every: Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest
                 alone.
             verify_checkpoints: Read all bytes of a checkpoint before continuing from it. Without it each tensor is

@@ -69,6 +69,11 @@ def rank_name(rank: int, attempt: str, kind: str) -> str:
     return f"rank-{rank:05d}-{attempt}.{kind}"
 
 
+def step_of(path: Path) -> int:
+    """The step of a checkpoint by the name of its folder; 0 if that does not say it."""
+    return _step_of_name(path.name) or 0
+
+
 def commit_checkpoint(
     folder: Path, step: int, attempt: str, state: str, files: Mapping[str, FileSeal], keep: KeepRule
 ) -> Path:
@@ -192,19 +197,44 @@ def _remove_old(folder: Path, step: int, keep: KeepRule) -> None:
     with suppress(OSError):
         kept = 0
         for path in checkpoints_newest_first(folder):
-            number = _step_of_name(path.name) or 0
+            number = step_of(path)
             whole = number <= step and (path / MANIFEST_FILE).is_file()  # or an attempt that was never finished
             stays = whole and (kept < max(1, keep.newest) or bool(keep.every and number % keep.every == 0))
             kept += whole
             if not stays:
-                _remove_checkpoint(path)
+                remove_checkpoint(path)
 
 
-def _remove_checkpoint(path: Path) -> None:
+def remove_checkpoint(path: Path) -> None:
     """Remove a checkpoint, its manifest first: what is left of it, if this is broken off, is none."""
     with suppress(OSError):
         (path / MANIFEST_FILE).unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_attempt(path: Path, attempt: str, rank: int | None = None) -> None:
+    """Remove what an attempt at a step has left in its folder, after it has failed: of one rank, or all of it.
+
+    What an earlier attempt at the same step has made whole stays.
+    """
+    begin = "" if rank is None else f"rank-{rank:05d}-"
+    with suppress(OSError):
+        if rank is None and _names_attempt(path, attempt):
+            (path / MANIFEST_FILE).unlink(missing_ok=True)
+        for found in list_folder(path):
+            if f"-{attempt}." in found.name and found.name.startswith(begin):
+                found.unlink(missing_ok=True)
+    if rank is None:
+        with suppress(OSError):
+            path.rmdir()
+
+
+def _names_attempt(path: Path, attempt: str) -> bool:
+    """Whether a folder's manifest is of this attempt, or of none that can be read."""
+    try:
+        return any(f"-{attempt}." in name for name in read_manifest(path).files)
+    except DamageError:
+        return True
 
 
 def begin_folder(folder: Path, step: int) -> Path:

@@ -5,6 +5,9 @@ start, and in it the attempt that wrote it: another start of the job, or another
 nobody writes to a file that a manifest names. The manifest is written by rank 0 when all ranks have said that their
 files are in storage, and what is older is removed after that. A manifest that is not whole is no JSON; one that is seen
 too late, or that a rank of an earlier start has left, names files whose hashes it has, or none that are there.
+
+A save that fails because the storage is full, or ill for a while, ends no training: the ranks agree that it has failed,
+what is there of it is removed, and the next save that is due tries again; see `room`.
 """
 
 from __future__ import annotations
@@ -14,21 +17,28 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from shared.checkpoint.files import KeepRule, begin_folder, commit_checkpoint, newest_attempt, rank_name
+from shared.checkpoint.files import (
+    KeepRule,
+    begin_folder,
+    commit_checkpoint,
+    newest_attempt,
+    remove_attempt,
+    step_folder,
+)
 from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.rank_files import VISIBLE_SECONDS, seal_documents, wait_until_visible, write_rank_files
+from shared.checkpoint.room import FailedSave, RoomMaker, describe_failure, lack_of
 from shared.checkpoint.seal import FileSeal
 from shared.checkpoint.staging import StagingBuffers
-from shared.checkpoint.tensor_file import write_tensor_file
 from shared.distributed import Refusal, World
-from shared.storage import retry_transient, write_bytes
+from shared.distributed.errors import print_line
+from shared.tensors import bytes_of
 
-VISIBLE_SECONDS: Final = 30.0
-"""How long rank 0 waits until it sees what the ranks of other nodes have written: listings of mounted stores lag."""
 _CHANNEL: Final = "checkpoints"
 
 
@@ -45,17 +55,27 @@ class _Save:
     """What one rank has to write: its pieces, JSON that all have in common, and JSON that it has alone."""
 
     step: int
-    attempt: str
     parts: list[ShardPart]
     state: str
     own: bytes | None
+    is_last: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that this rank writes, about."""
+        return sum(len(bytes_of(part.values)) for part in self.parts) + len(self.state) + len(self.own or b"")
 
 
 class CheckpointEngine:
     """Saves one training, a checkpoint at a time; every rank has one and calls the same methods at the same steps.
 
     A `world` of None is one process that saves alone, whatever else there is. What goes wrong in the thread is raised
-    by the next call here.
+    by the next call here, but for a save that storage did not take: that is said, and counted.
+
+    Attributes:
+        failed_saves: how many storage did not take.
+        failure: why the last one was not; None if it is a checkpoint, or is still being written.
+        saved_step: of the newest checkpoint of this start; None if there is none yet.
     """
 
     def __init__(self, world: World | None, folder: Path, timeout: timedelta, keep: KeepRule | None = None) -> None:
@@ -65,6 +85,11 @@ class CheckpointEngine:
         self._saves = 0
         self._found: str | None = None  # which attempt had written last when this start committed for the first time
         self._buffers = StagingBuffers()
+        self._room = RoomMaker(folder, self._keep.every)
+        self._is_tight = self._has_said_tight = False  # whether the storage has been full
+        self.failed_saves, self.saved_step = 0, cast("int | None", None)
+        self.failure: FailedSave | None = None
+        self._unsaved: _Save | None = None  # what the last failure has left in the buffers
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._stall = self._writing = 0.0
@@ -87,10 +112,9 @@ class CheckpointEngine:
         """
         began = time.perf_counter()
         self.wait()
-        self._saves += 1
+        self._unsaved = None
         save = _Save(
             step,
-            f"{self._start}x{self._saves}",
             self._buffers.stage(parts),
             json.dumps(state, allow_nan=False),
             None if own is None else json.dumps(own, allow_nan=False).encode(),
@@ -109,15 +133,29 @@ class CheckpointEngine:
             raise error
 
     def wait(self) -> None:
-        """Wait until what was saved is a checkpoint.
+        """Wait until what was saved is a checkpoint, or its `failure` is known.
 
         Raises:
-            Refusal, OSError, ControlError: it is none.
+            Refusal, OSError, ControlError: it is none, and none will be.
         """
         if self._thread is not None:
             self._thread.join()
             self._thread = None
         self.check()
+
+    def finish(self) -> FailedSave | None:
+        """Wait, and try once more what storage did not take; why it is no checkpoint even so, or None.
+
+        Raises:
+            Refusal, OSError, ControlError: as `wait`.
+        """
+        self.wait()
+        if self._unsaved is not None:
+            save = replace(self._unsaved, is_last=True)
+            self._run(save)
+            self._unsaved = None
+            self.check()
+        return self.failure
 
     def close(self) -> None:
         """Wait, and end what the engine has with the other ranks."""
@@ -141,24 +179,95 @@ class CheckpointEngine:
 
     def _write(self, save: _Save) -> None:
         self._buffers.wait_until_copied()
-        rank = 0 if self._world is None else self._world.rank
-        mine = write_rank_files(begin_folder(self._folder, save.step), rank, save.attempt, save.parts, save.own)
+        if self._is_tight:
+            self._make_room(save, always=False)
+        failure = self._try_once(save)
+        if failure is not None and failure.full and self._make_room(save, always=True):
+            failure = self._try_once(save)
+        self._note_outcome(save, failure)
+
+    def _try_once(self, save: _Save) -> FailedSave | None:
+        """Write and commit; why that has failed, on all ranks alike, with nothing left of it; None if it has not."""
+        self._saves += 1
+        rank, attempt = 0 if self._world is None else self._world.rank, f"{self._start}x{self._saves}"
+        path, mine, lack = step_folder(self._folder, save.step), {}, None
+        try:
+            begin_folder(self._folder, save.step)
+            mine = write_rank_files(path, rank, attempt, save.parts, save.own)
+        except OSError as error:
+            lack = lack_of(error)
+            remove_attempt(path, attempt, rank)
+        said = [0 if self._channel is None else self._channel.node_rank, seal_documents(mine), lack, save.size]
         if self._channel is None:
-            self._commit(save, mine)
+            outcome = self._conclude(save, attempt, [said])
+        else:
+            collected = self._channel.collect(said, f"files of step {save.step}", self._timeout)
+            # Rank 0 may be stopped, or its storage may hang; the longest that a sound commit takes is to see all files.
+            limit = self._timeout + timedelta(seconds=VISIBLE_SECONDS)
+            outcome = self._channel.once(
+                lambda: self._conclude(save, attempt, collected or []),
+                name=f"commit step {save.step}", scope="job", timeout=limit,
+            )  # fmt: skip
+        if outcome is None:
+            return None
+        remove_attempt(path, attempt, rank)
+        return FailedSave(**outcome)
+
+    def _conclude(self, save: _Save, attempt: str, collected: list[Any]) -> dict[str, Any] | None:
+        """Commit what the ranks have written, on rank 0; where that cannot be, why, as `describe_failure` has it."""
+        lacks = [lack for _, _, lack, _ in collected if lack is not None]
+        if not lacks:
+            try:
+                files = [(node, documents) for node, documents, _, _ in collected]
+                self._commit(save, attempt, wait_until_visible(self._folder, save.step, files))
+            except OSError as error:
+                lacks = [lack_of(error)]
+            else:
+                return None
+        remove_attempt(step_folder(self._folder, save.step), attempt)
+        said, full = max(lacks, key=lambda lack: lack[1])
+        needed = sum(size for *_, size in collected)
+        return describe_failure(self._folder, save.step, said, needed, full=full)
+
+    def _make_room(self, save: _Save, *, always: bool) -> bool:
+        """Let rank 0 remove what may go, before any rank writes; whether it has."""
+        if self._channel is None:
+            removed = self._room.make_room(save.step, save.size, always=always)
+        else:
+            sizes = self._channel.collect(save.size, f"sizes of step {save.step}", self._timeout)
+            removed = self._channel.once(
+                lambda: self._room.make_room(save.step, sum(sizes or ()), always=always),
+                name=f"room for step {save.step}", scope="job", timeout=self._channel.solo_timeout,
+            )  # fmt: skip
+        if removed and not self._has_said_tight:
+            self._has_said_tight = True
+            self._say(
+                f"warning: {self._folder} has no room for one more checkpoint: {removed} was removed before that of "
+                f"step {save.step} was written. To keep {self._keep.newest}, room for {self._keep.newest + 1} is "
+                "needed; while there is less, one fewer is kept"
+            )
+        return bool(removed)
+
+    def _note_outcome(self, save: _Save, failure: FailedSave | None) -> None:
+        before, self.failure = self.failure, failure
+        if failure is None:
+            self.saved_step = save.step
+            if before is not None:
+                self._say(f"note: the checkpoint of step {save.step} was saved, after others were not")
             return
-        node = self._channel.node_rank
-        said = [node, {name: [seal.size, seal.sha256] for name, seal in mine.items()}]
-        collected = self._channel.collect(said, f"files of step {save.step}", self._timeout)
+        self._unsaved, self._is_tight = save, self._is_tight or failure.full
+        self.failed_saves += not save.is_last  # it has been counted
+        goes_on = "" if save.is_last else "training goes on; "
+        self._say(
+            f"warning: the checkpoint of step {save.step} was not saved: {failure.explain(self._folder)}; "
+            f"{goes_on}{failure.name_kept()}"
+        )
 
-        def commit() -> None:
-            assert collected is not None  # noqa: S101  # this is rank 0
-            self._commit(save, _wait_until_visible(self._folder, save.step, collected))
+    def _say(self, text: str) -> None:
+        if self._world is None or self._world.is_main:
+            print_line(text)
 
-        # Rank 0 may be stopped, or its storage may hang; the longest that a sound commit takes is to see all files.
-        limit = self._timeout + timedelta(seconds=VISIBLE_SECONDS)
-        self._channel.once(commit, name=f"commit step {save.step}", scope="job", timeout=limit)
-
-    def _commit(self, save: _Save, files: Mapping[str, FileSeal]) -> None:
+    def _commit(self, save: _Save, attempt: str, files: Mapping[str, FileSeal]) -> None:
         """Make a checkpoint of the files.
 
         Raises:
@@ -172,68 +281,24 @@ class CheckpointEngine:
                 f"Another run that was started later saves into {self._folder} too, and each would remove checkpoints "
                 "of the other. Give each run a checkpoints folder of its own; another run's is given as resume_from."
             )
-        commit_checkpoint(self._folder, save.step, save.attempt, save.state, files, self._keep)
-
-
-def write_rank_files(
-    path: Path, rank: int, attempt: str, parts: Iterable[ShardPart], own: bytes | None
-) -> dict[str, FileSeal]:
-    """Write what a rank has for a checkpoint, tensors and JSON, into its folder; name to seal of each file.
-
-    Raises:
-        OSError: they cannot be written.
-    """
-    files, parts = {}, list(parts)
-    if parts:
-        name = rank_name(rank, attempt, "safetensors")
-        files[name] = write_tensor_file(path / name, parts)
-    if own is not None:
-        name = rank_name(rank, attempt, "json")
-        write_bytes(path / name, own)
-        files[name] = FileSeal.of_bytes(own)
-    return files
+        commit_checkpoint(self._folder, save.step, attempt, save.state, files, self._keep)
 
 
 def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Any], state: object, keep: int = 2) -> Path:
     """Write the checkpoint of a step and wait for it; one process calls this, and there are no others. Its folder.
 
     `tensors`, by name, are of torch (on any device, none sharing memory with another) or NumPy arrays.
+
+    Raises:
+        OSError: storage does not take it; nothing is left of it.
     """
     attempt, path = secrets.token_hex(4), begin_folder(folder, step)
     buffers = StagingBuffers()
     parts = buffers.stage(ShardPart.whole(name, values) for name, values in tensors.items())
     buffers.wait_until_copied()
-    files = write_rank_files(path, 0, attempt, parts, None)
-    return commit_checkpoint(folder, step, attempt, json.dumps(state, allow_nan=False), files, KeepRule(keep))
-
-
-def _wait_until_visible(folder: Path, step: int, collected: list[Any]) -> dict[str, FileSeal]:
-    """Wait until rank 0 sees a file of each node, so that it is known that they share the folder; name to seal of all.
-
-    Raises:
-        Refusal: if it does not see one.
-    """
-    path, until = begin_folder(folder, step), time.monotonic() + VISIBLE_SECONDS
-    files: dict[str, FileSeal] = {}
-    seen: set[int] = set()
-    for node, said in collected:
-        seals = {name: FileSeal(*seal) for name, seal in said.items()}
-        files |= seals
-        for name, seal in list(seals.items())[:1] if node not in seen else ():
-            seen.add(node)
-            while not _has_size(path / name, seal.size):
-                if time.monotonic() > until:
-                    raise Refusal(
-                        f"Another rank has written {name} into {path}, and rank 0 does not see it. The checkpoints "
-                        "folder has to be the same one on all nodes: give an output of mode rw_mount, or a shared "
-                        "folder."
-                    )
-                time.sleep(0.1)
-    return files
-
-
-def _has_size(path: Path, size: int) -> bool:
     try:
-        return retry_transient(path.stat).st_size == size
-    except FileNotFoundError:
-        return False
+        files = write_rank_files(path, 0, attempt, parts, None)
+        return commit_checkpoint(folder, step, attempt, json.dumps(state, allow_nan=False), files, KeepRule(keep))
+    except OSError:
+        remove_attempt(path, attempt)
+        raise

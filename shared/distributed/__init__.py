@@ -11,7 +11,15 @@ Flux and SageMaker. ``init()`` without a framework needs the standard library al
 ``world.once``, ``world.barrier``, ``world.gather``, ``world.collect`` and ``world.sum``.
 """
 
-from shared.distributed.errors import ControlError, LaunchError, OnceError, PeerError, Refusal, WaitTimeoutError
+from shared.distributed.errors import (
+    ControlError,
+    LaunchError,
+    OnceError,
+    PeerError,
+    Refusal,
+    UnsavedError,
+    WaitTimeoutError,
+)
 from shared.distributed.launch import Launch, detect
 from shared.distributed.startup import init
 from shared.distributed.world import World
@@ -23,6 +31,7 @@ __all__ = [
     "OnceError",
     "PeerError",
     "Refusal",
+    "UnsavedError",
     "WaitTimeoutError",
     "World",
     "detect",

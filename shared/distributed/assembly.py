@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-from shared.distributed.errors import print_line
+from shared.distributed.errors import Refusal, UnsavedError, print_line
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import Guest, Meeting, Member, find_misplaced_ranks, member_title, shared_facts
 from shared.distributed.wire import Message
@@ -151,10 +151,10 @@ class Assembly:
         cause = self._broken["message"] if self._broken is not None else None
         if message["op"] == "fail":
             self._break("peer", f"{guest} failed with {message['type']}: {message['message']}")
-        elif self._broken is None or self._broken["error"] != "refused":
+        elif self._broken is None or self._broken["error"] not in (Refusal.kind, UnsavedError.kind):
             self._broken = None  # a refusal explains whatever else has happened
             print_line(f"error: {message['message']}")
-            self._break("refused", message["message"])
+            self._break(message["kind"], message["message"])
         guest.send({"ok": cause})
 
     def _break(self, kind: str, text: str) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from shared.distributed.assembly import Assembly
-from shared.distributed.errors import ControlError, PeerError, Refusal, WaitTimeoutError
+from shared.distributed.errors import ControlError, PeerError, Refusal, UnsavedError, WaitTimeoutError
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import Guest, LeaderScope, MeetingKind, hello_message
 from shared.distributed.server import ControlServer
@@ -38,7 +38,8 @@ ANSWER_ERRORS: dict[str, type[Exception]] = {
     "timeout": WaitTimeoutError,
     "peer": PeerError,
     "stalled": PeerError,
-    "refused": Refusal,
+    Refusal.kind: Refusal,
+    UnsavedError.kind: UnsavedError,
 }
 
 
@@ -105,10 +106,10 @@ class Control(ABC):
             self._told = (self._tell(message, _FAIL_SECONDS),)
         return self._told[0]
 
-    def refuse(self, text: str) -> None:
+    def refuse(self, text: str, kind: str = Refusal.kind) -> None:
         """Have rank 0 print the reason, once, and return when it has; never raises."""
         self.is_ending.set()
-        self._tell({"op": "refuse", "message": text}, ANSWER_SECONDS)
+        self._tell({"op": "refuse", "message": text, "kind": kind}, ANSWER_SECONDS)
 
     def bad_news(self) -> str | None:
         """What has broken the world, if this rank works on all the same; never waits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 
 class Refusal(Exception):  # noqa: N818  (it is a decision, not a fault)
@@ -10,6 +11,16 @@ class Refusal(Exception):  # noqa: N818  (it is a decision, not a fault)
 
     Raise it with one or two sentences that hold the value, the rule and the next step.
     """
+
+    kind = "refused"  # on the wire
+    exit_code = 2
+
+
+class UnsavedError(Refusal):
+    """What was asked for is right, but could not be kept: like a ``Refusal``, but every rank exits with 1."""
+
+    kind = "unsaved"
+    exit_code = 1
 
 
 class LaunchError(ValueError):
@@ -45,6 +56,10 @@ class OnceError(ControlError):
 
 
 def print_line(text: str) -> None:
-    """Write a line to standard error; `print` writes its end apart, and another thread's text may come between."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """Write a line to standard error; `print` writes its end apart, and another thread's text may come between.
+
+    A disk that is full, on which the log lies, is no reason to end.
+    """
+    with suppress(OSError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()

@@ -23,7 +23,6 @@ from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
 from shared.distributed.world import World, seconds_of
 
-_EXIT_REFUSED = 2  # exit code
 _FAREWELL_SECONDS = 0.4  # others may still ask rank 0 why it fails; the launcher hears of it when it has ended
 _CAUSE_FIRST_SECONDS = 2.0  # launchers report the log of the rank that ends first, and that is to have the reason
 
@@ -39,8 +38,9 @@ def init(
     """Join the world: find out who this is, meet all other ranks, and start the framework's group.
 
     Leaving the block, all ranks wait for each other and the group ends. A ``Refusal`` in it is printed once, by rank 0,
-    without a traceback, and every rank exits with 2. Any other exception ends this rank without a collective: the
-    others are told, ``logs/error_rank_<rank>.json`` is written, and the exception goes on.
+    without a traceback, and every rank exits with 2, or 1 if it is an ``UnsavedError``. Any other exception ends this
+    rank without a collective: the others are told, ``logs/error_rank_<rank>.json`` is written, and the exception goes
+    on.
 
     A framework's ranks compute on GPUs wherever the node has some; on the CPU where it has none, or where
     CUDA_VISIBLE_DEVICES is empty or -1. GPUs that cannot be used are a ``Refusal`` that says why; see ``devices``.
@@ -110,14 +110,14 @@ def _introduction(launch: Launch, group: FrameworkGroup | None) -> str:
 
 
 def _end_badly(error: BaseException, launch: Launch, control: Control | None) -> None:
-    """Tell the others and leave, without any collective; a ``Refusal``, which rank 0 prints, becomes exit code 2."""
+    """Tell the others and leave, without any collective; a ``Refusal``, which rank 0 prints, becomes its exit code."""
     if isinstance(error, Refusal):
         if control is not None:
-            control.refuse(str(error))
+            control.refuse(str(error), error.kind)
             control.leave(grace=5.0)
         if launch.rank != 0:
             time.sleep(_CAUSE_FIRST_SECONDS)
-        raise SystemExit(_EXIT_REFUSED) from None
+        raise SystemExit(error.exit_code) from None
     if isinstance(error, Exception):
         _write_error_file(error, launch)
     if control is not None:

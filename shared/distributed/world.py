@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -222,14 +223,15 @@ class World:
         rank cannot go on after this.
         """
         if isinstance(error, Refusal):
-            self._control.refuse(str(error))
+            self._control.refuse(str(error), error.kind)
         else:
             self._control.fail(error)
 
     def note(self, text: str) -> None:
         """Print a line, on rank 0 only."""
         if self.is_main:
-            print(text, flush=True)
+            with suppress(OSError):  # a log on a disk that is full
+                print(text, flush=True)
 
 
 def _attempt(function: Callable[[], object], name: str, launch: Launch) -> tuple[dict[str, Any], BaseException | None]:

@@ -61,7 +61,9 @@ class CheckpointSettings:
         least=0,
         unit="minutes",
     )
-    keep_checkpoints: int = input_port("Newest checkpoints that are kept.", default=2, least=1)
+    keep_checkpoints: int = input_port(
+        "Newest checkpoints that are kept; one fewer where there is no room for a further one.", default=2, least=1
+    )
     keep_every: int = input_port(
         "Keep for good the checkpoints of steps that are a multiple of this, too; 0 keeps the newest alone.",
         default=0,

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from shared.checkpoint import choose, files, reading, saving
+from shared.checkpoint import choose, files, rank_files, reading, saving
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.seal import DamageError
 from shared.distributed import ControlError, Launch, Refusal, World
@@ -144,7 +144,7 @@ def test_a_rank_file_that_is_damaged_is_noticed(harm: str, tmp_path: Path) -> No
 
 
 def test_nodes_that_do_not_share_the_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "VISIBLE_SECONDS", 0.3)
+    monkeypatch.setattr(rank_files, "VISIBLE_SECONDS", 0.3)
     refused = on_ranks(2, lambda world: save(world, tmp_path / f"node{world.rank}", 3, {}), nodes=2)
     assert "rank-00001-" in str(refused[0])
     assert "has to be the same one on all nodes" in str(refused[0])

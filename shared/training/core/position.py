@@ -13,6 +13,7 @@ from typing import Any
 from shared.checkpoint.choose import agree_on_damage, checkpoints_to_try, note_damage
 from shared.checkpoint.files import KeepRule
 from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.room import FailedSave
 from shared.checkpoint.saving import CheckpointEngine
 from shared.checkpoint.seal import DamageError
 from shared.data import Dataset
@@ -162,9 +163,17 @@ class CheckpointSaver(ABC):
         """Raise what has gone wrong behind the training, if anything; takes no time."""
         self.writer.check()
 
-    def finish(self) -> None:
-        """Wait until what was saved is a checkpoint; every rank calls this."""
-        self.writer.wait()
+    def finish(self) -> FailedSave | None:
+        """Wait until what was saved is a checkpoint, trying once more if need be; every rank calls this.
+
+        Gives why there is none of the last step that was to be saved, or None.
+        """
+        return self.writer.finish()
+
+    @property
+    def last_saved(self) -> int | None:
+        """Step of the newest checkpoint in our folder, as far as this start knows; None if there is none."""
+        return self.own_step if self.writer.saved_step is None else self.writer.saved_step
 
     def restore(self) -> TrainingPosition:
         """Go on from the newest checkpoint of our folder, else from that of `resume_from`, else from the start.

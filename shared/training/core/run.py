@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import time
@@ -14,12 +13,12 @@ from typing import Any, Self
 from shared.distributed import Refusal, World
 from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
-from shared.storage import make_folder, write_text
 from shared.tracking import Tracker
 from shared.training.core.meter import LossMeter, MeterReading
 from shared.training.core.position import CheckpointSaver, TrainingPosition
 from shared.training.core.schedule import LearningSchedule
 from shared.training.core.time_report import TimeReport
+from shared.training.core.unsaved import explain_unsaved, stopped_line, write_numbers
 
 _NOTE_SECONDS = 10.0
 """An epoch that takes long is heard of this often."""
@@ -70,11 +69,14 @@ class TrainingRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        unsaved = explain_unsaved(error, self._settings.model, self._saver.last_saved) if error is not None else None
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
-            self._world.announce_failure(error)
+            self._world.announce_failure(unsaved or error)
         elif error is None:
             self._saver.finish()  # a Trainer may have saved after its last step
         self._open.__exit__(kind, error, traceback)
+        if unsaved is not None:
+            raise unsaved from error
 
     def remaining_epochs(self) -> range:
         """Epochs of which something is left to do, from 0: steps to make, or only the numbers of its end to report."""
@@ -166,12 +168,17 @@ class TrainingRun:
         return False
 
     def finish(self) -> None:
-        """Save the last step and write `metrics.json`: the last epoch's numbers, the whole run's, and the history."""
+        """Save the last step and write `metrics.json`: the last epoch's numbers, the whole run's, and the history.
+
+        Where storage takes no checkpoint, that is said, and no more: see `unsaved`.
+        """
         if self._saved != self.at.step:
             self._save()
         self._saver.finish()
         if not self._world.is_main:
             return
+        if failed := self._failed_saves():
+            self._tracker.log(failed, self.at.step)
         last = self.at.history[-1] if self.at.history else {}
         speed = statistics.median(self._speed) if self._speed else 0.0
         document: dict[str, Any] = {
@@ -185,9 +192,7 @@ class TrainingRun:
             **self._times.document(),
             "history": self.at.history,
         }
-        folder = self._settings.metrics
-        make_folder(folder)
-        write_text(folder / "metrics.json", json.dumps(document, indent=2) + "\n")
+        write_numbers(self._settings.metrics, document)
 
     def save_model(self, save: Callable[[], None]) -> None:
         """Let rank 0 write the trained model with `save`; every rank calls this."""
@@ -216,8 +221,10 @@ class TrainingRun:
         return minutes > 0 and time.monotonic() - self._saved_at + older >= 60 * minutes
 
     def _finish_stopped(self) -> None:
-        self._saver.finish()
-        self._world.note(f"stopped by SIGTERM after step {self.at.step}; start again with the same checkpoints folder")
+        failure = self._saver.finish()
+        if failed := self._failed_saves():
+            self._tracker.log(failed, self.at.step)
+        self._world.note(stopped_line(self.at.step, self._saver.plan.folder, failure))
 
     def _save(self) -> None:
         began, self._saved_at = time.perf_counter(), time.monotonic()
@@ -235,7 +242,13 @@ class TrainingRun:
             "checkpoint_stall_ms": 1e3 * statistics.median(self._stalls),
             "checkpoint_stall_seconds": sum(self._stalls),
             "checkpoint_writing_seconds": self._saver.writer.times.writing,
+            **self._failed_saves(),
         }
+
+    def _failed_saves(self) -> dict[str, float]:
+        """How many checkpoints storage did not take, and of which step the last one is; nothing if it took all."""
+        failed, last = self._saver.writer.failed_saves, self._saver.last_saved
+        return {"failed_saves": failed, **({} if last is None else {"last_saved_step": last})} if failed else {}
 
     def _report(self, reading: MeterReading) -> None:
         speed = reading.steps * self._settings.batch.batch_size / max(reading.seconds, 1e-9)
@@ -246,6 +259,7 @@ class TrainingRun:
             "samples_per_second": speed,
             **self._throughput(speed),
             **self._unreported,
+            **self._failed_saves(),
             **self._report_times(reading),
         }
         self._unreported = {}
@@ -269,7 +283,7 @@ class TrainingRun:
     def _check_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
             self._saver.finish()
-            settings, last = self._settings, self._saved
+            settings, last = self._settings, self._saver.last_saved
             raise Refusal(
                 f"The {what} is {value} at step {self.at.step}, in epoch {self.at.epoch + 1} of "
                 f"{settings.loop.epochs}. Lower "

@@ -1,0 +1,184 @@
+"""Saves that storage does not take: what goes and what stays, what is said, and that the next one tries again."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared import storage
+from shared.checkpoint import choose, files, reading, saving
+from shared.checkpoint.pieces import ShardPart
+from tests.helpers import clean_environment
+from tests.small_disk import can_mount_disk, small_disk
+
+SIZE = 2**20
+on_a_small_disk = pytest.mark.skipif(not can_mount_disk(), reason="the small disk has to be mounted, which takes root")
+
+
+@pytest.fixture
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk with room for so many checkpoints as the test says."""
+    with small_disk(tmp_path / "disk", int(request.param * (SIZE + 4 * 4096))) as place:
+        yield place
+
+
+def save(engine: saving.CheckpointEngine, *steps: int) -> None:
+    for step in steps:
+        engine.save(step, [ShardPart.whole("w", np.full(SIZE // 8, float(step)))], {"step": step})
+        engine.wait()
+
+
+def engine_in(folder: Path, keep: files.KeepRule | None = None) -> saving.CheckpointEngine:
+    return saving.CheckpointEngine(None, folder, timedelta(seconds=30), keep)
+
+
+def steps_in(folder: Path) -> list[int]:
+    """Steps that are saved; there is nothing else in the folder."""
+    folders = sorted(folder.glob("step-*"))
+    assert all(files.find_damage(path, whole=True) is None for path in folders)
+    return [int(path.name[5:]) for path in folders]
+
+
+@on_a_small_disk
+@pytest.mark.parametrize("disk", [2.5], indirect=True)
+def test_without_room_for_one_more_it_keeps_one_fewer(disk: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    engine = engine_in(disk)
+    save(engine, 1, 2, 3, 4, 5)
+    assert steps_in(disk) == [4, 5]
+    assert (engine.failed_saves, engine.failure, engine.saved_step) == (0, None, 5)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(
+        "warning: .* no room for one more checkpoint: step-00000001 was removed before .* step 3 .*", line
+    )
+
+
+@on_a_small_disk
+@pytest.mark.parametrize("disk", [3.5], indirect=True)
+def test_what_is_promised_for_good_stays(disk: Path) -> None:
+    engine = engine_in(disk, files.KeepRule(newest=1, every=2))
+    save(engine, 1, 2, 3, 4, 5, 6)
+    assert steps_in(disk) == [2, 4, 5]
+    assert engine.failure is not None
+    assert (engine.failure.step, engine.failure.kept, engine.failed_saves) == (6, 5, 1)
+
+
+@on_a_small_disk
+@pytest.mark.parametrize("disk", [1.5], indirect=True)
+def test_the_only_one_stays_and_the_next_save_tries_again(disk: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    engine = engine_in(disk / "c")
+    (disk / "other").write_bytes(bytes(SIZE))
+    save(engine, 1)
+    assert not list((disk / "c").glob("step-*"))
+    assert "needs 1.0 MB, 0.5 MB free); training goes on; there is no checkpoint yet" in capfd.readouterr().err
+    (disk / "other").unlink()
+    save(engine, 2, 3)
+    assert steps_in(disk / "c") == [2]
+    lines = capfd.readouterr().err.splitlines()
+    assert "note: the checkpoint of step 2 was saved" in lines[0]
+    assert lines[1].startswith(f"warning: the checkpoint of step 3 was not saved: {disk / 'c'} has no room (")
+    assert lines[1].endswith("training goes on; the last whole checkpoint is of step 2")
+    assert engine.finish() is not None
+    assert engine.failed_saves == 2
+    save(engine, 4)
+    (disk / "c" / "step-00000002" / "manifest.json").unlink()  # there is room now
+    assert engine.finish() is None
+    assert steps_in(disk / "c") == [4]
+
+
+@on_a_small_disk
+@pytest.mark.parametrize("disk", [2.5], indirect=True)
+def test_the_one_that_stays_is_read_before_the_other_goes(disk: Path) -> None:
+    engine = engine_in(disk)
+    save(engine, 1, 2)
+    (file,) = (disk / "step-00000002").glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    save(engine, 3)
+    assert steps_in(disk) == [1, 3]
+
+
+SAVE_FOR_EVER = """
+import sys, numpy as np
+from datetime import timedelta
+from pathlib import Path
+from shared.checkpoint import saving
+from shared.checkpoint.pieces import ShardPart
+engine = saving.CheckpointEngine(None, Path(sys.argv[1]), timedelta(seconds=30))
+for step in range(int(sys.argv[2]), 10**6):
+    engine.save(step, [ShardPart.whole("w", np.full(2**17, float(step)))], {"step": step})
+    engine.wait()
+    print(step, flush=True)
+"""
+
+
+@on_a_small_disk
+@pytest.mark.parametrize("disk", [2.5], indirect=True)
+def test_killed_while_room_is_made_the_one_before_is_left(disk: Path) -> None:
+    draw, saved = random.Random(0), 0
+    for _ in range(8):
+        command = [sys.executable, "-c", SAVE_FOR_EVER, str(disk), str(saved + 1)]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean_environment()
+        ) as process:
+            assert process.stdout is not None
+            first = [int(process.stdout.readline()) for _ in range(3)]  # from here on room is made before each save
+            time.sleep(draw.random() * 0.02)
+            process.send_signal(signal.SIGKILL)
+            rest = [int(line) for line in process.stdout]
+        newest = choose.newest_valid_checkpoint(disk)
+        assert newest is not None
+        saved = reading.load_checkpoint(newest)[1]["step"]
+        assert saved in ([*first, *rest][-1], [*first, *rest][-1] + 1)
+
+
+ILL_FOR_A_WHILE = """
+import resource, signal, sys, numpy as np
+from datetime import timedelta
+from pathlib import Path
+from shared.checkpoint import saving
+from shared.checkpoint.pieces import ShardPart
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+engine = saving.CheckpointEngine(None, Path(sys.argv[1]), timedelta(seconds=30))
+for step in range(1, 7):
+    limit = 100_000 if step in (2, 3, 5, 6) else resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    engine.save(step, [ShardPart.whole("w", np.full(2**17, float(step)))], {})
+    engine.wait()
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(engine.failed_saves, engine.failure.step, engine.finish(), engine.failed_saves, engine.saved_step)
+"""
+
+
+def test_a_storage_that_is_ill_for_a_while_costs_these_saves_and_no_older_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ILL_FOR_A_WHILE, str(tmp_path)]
+    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=True)
+    assert done.stdout == "4 6 None 4 6\n"
+    assert steps_in(tmp_path) == [4, 6]
+    assert f"step 2 was not saved: {tmp_path} did not take it (File too large; needs 1.0 MB, " in done.stderr
+
+
+@on_a_small_disk
+@pytest.mark.parametrize("disk", [1], indirect=True)
+def test_a_line_that_finds_no_room_takes_none_with_it(disk: Path) -> None:
+    lines = disk / "lines"
+    storage.append_text(lines, "first\n")
+    before = lines.read_bytes()
+    (disk / "other").write_bytes(bytes(shutil.disk_usage(disk).free))
+    with pytest.raises(OSError, match="No space"):
+        storage.append_text(lines, "x" * 10_000 + "\n")
+    assert lines.read_bytes() == before
+    (disk / "other").unlink()
+    storage.append_text(lines, "second\n")
+    assert lines.read_text() == "first\nsecond\n"
