@@ -56,7 +56,7 @@ def run(
         distribution: of a script: ``pytorch``, ``mpi``, ``tensorflow`` or ``none``, in place of what is recognised.
         code: of a script: the folder that each node gets a copy of; the script's own unless it is said.
         steps: these steps and those that they need; all if empty.
-        retries: further attempts for a step that fails; none unless it is said.
+        retries: further attempts for a step that fails; unless it is said, those that a checkpoint makes sure of.
         cache: False runs every step from its beginning.
         runs_dir: where runs are kept.
         values: inputs whose names are no Python names, such as ``train.epochs``, or are taken here, such as ``steps``.

@@ -62,7 +62,7 @@ class RunRequest:
         python: step to the interpreter that the user chose; ``*`` is every other step.
         environment: likewise, step to the environment: a name of the library, one of Azure's, or the path of a YAML.
         containers: each node is a container: ``docker``, ``podman``, or ``any`` of the two; empty for none.
-        retries: further attempts for a step that fails, at least 0.
+        retries: further attempts for a step that fails, at least 0; None for those that ``restarts.py`` grants.
         cache: False runs every step from its beginning.
         since: with ``cache`` false, the run from which on finished steps are reused all the same: the one that this
             one resumes. Empty for a run that resumes none.
@@ -79,14 +79,14 @@ class RunRequest:
     python: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     containers: str = ""
-    retries: int = 0
+    retries: int | None = None
     cache: bool = True
     since: str = ""
     script: ScriptRequest | None = None
 
     def __post_init__(self) -> None:
         """Refuse a number of attempts that cannot be."""
-        if self.retries < 0:
+        if self.retries is not None and self.retries < 0:
             raise UsageError(f"retries={self.retries} is less than 0.")
 
     @property

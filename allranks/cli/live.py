@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from allranks.cli.attempt_words import attempt_words, retrying_words
 from allranks.cli.build_phases import build_environments, build_images
 from allranks.cli.child_rows import child_rows
 from allranks.cli.live_curves import LiveCurves
@@ -22,6 +23,7 @@ from allranks.cli.text import aligned_rows, print_note
 from allranks.local.engine import run_plan
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome
+from allranks.local.goodput import restart_words
 from allranks.local.memory_room import refuse_crowded
 from allranks.local.options import RunObserver
 from allranks.local.plan import RunPlan
@@ -62,7 +64,7 @@ def perform_shown(
     is_silent = as_json or shown.events_to_output
     if not is_silent:
         print_notes(prepared.plan)
-    observers = _observers(shown, most_attempts=1 + prepared.request.retries, is_silent=is_silent)
+    observers = _observers(shown, retries=prepared.request.retries, is_silent=is_silent)
     with ExitStack() as open_ones:
         for observer in observers:
             open_ones.callback(observer.close)
@@ -74,7 +76,7 @@ def perform_shown(
     return result
 
 
-def _observers(shown: RunDisplay, *, most_attempts: int, is_silent: bool) -> list[ShownRun]:
+def _observers(shown: RunDisplay, *, retries: int | None, is_silent: bool) -> list[ShownRun]:
     observers: list[ShownRun] = []
     if shown.events is not None:
         from allranks.cli.event_stream import EventObserver
@@ -88,9 +90,9 @@ def _observers(shown: RunDisplay, *, most_attempts: int, is_silent: bool) -> lis
         if shown.logs and not shown.events_to_output:
             observers.append(LogObserver(shown.logs, sys.stderr))
     elif sys.stdout.isatty():
-        observers.append(_LiveTable(shown.logs or LogChoice(), most_attempts))
+        observers.append(_LiveTable(shown.logs or LogChoice(), retries))
     else:
-        observers.append(_LineObserver(LogChoice(others=True) if shown.logs is None else shown.logs, most_attempts))
+        observers.append(_LineObserver(LogChoice(others=True) if shown.logs is None else shown.logs, retries))
     return observers
 
 
@@ -137,9 +139,9 @@ class _Together(RunObserver):
 class _LineObserver(LogObserver):
     """One line for each change, for logs and pipes, and between them what the ranks print."""
 
-    def __init__(self, logs: LogChoice, most_attempts: int) -> None:
+    def __init__(self, logs: LogChoice, retries: int | None) -> None:
         super().__init__(logs, sys.stdout)
-        self._most_attempts = most_attempts
+        self._retries = retries
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
         """Name the run and its folder."""
@@ -148,14 +150,14 @@ class _LineObserver(LogObserver):
     def changed(self, step: StepResult) -> None:
         """Print what became of the step, after what it has printed."""
         super().changed(step)
-        print(redact(f"  {step.name}: {_described(step, self._most_attempts)}"), flush=True)
+        print(redact(f"  {step.name}: {_described(step, self._retries)}"), flush=True)
 
 
 class _LiveTable(ShownRun):
     """A table of all steps, drawn again a few times a second by the engine's own loop: no thread is started."""
 
-    def __init__(self, logs: LogChoice, most_attempts: int) -> None:
-        self._most_attempts = most_attempts
+    def __init__(self, logs: LogChoice, retries: int | None) -> None:
+        self._retries = retries
         self._view: LiveView | None = None
         self._curves: LiveCurves | None = None
         self._progress = LiveProgress()
@@ -175,7 +177,7 @@ class _LiveTable(ShownRun):
         self._logs.changed(step)
         self._results[step.name] = step
         if step.status == RETRYING and self._view is not None:
-            self._view.print_above(redact(f"{step.name}: {_described(step, self._most_attempts)}\n"))
+            self._view.print_above(redact(f"{step.name}: {_described(step, self._retries)}\n"))
         self._drawn = 0.0
 
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
@@ -208,23 +210,22 @@ class _LiveTable(ShownRun):
         if self._curves is not None:
             self._curves.close()
         for step in self._results.values():
-            print(redact(f"  {step.name}: {_described(step, self._most_attempts)}"))
+            print(redact(f"  {step.name}: {_described(step, self._retries)}"))
 
     def _print_logs(self, step: str, rank: int, lines: list[str]) -> None:
         if self._view is not None:
             self._view.print_above(marked_lines(step, rank, lines, styled=self._styled))
 
 
-def _described(step: StepResult, most_attempts: int) -> str:
+def _described(step: StepResult, retries: int | None) -> str:
     """One line on a step: status, ranks, which attempt of how many if not the first, time, what it measured."""
-    attempt = f"attempt {step.attempts} of {most_attempts + step.aborts_at_exit}"
-    further = attempt if step.attempts - step.aborts_at_exit > 1 else ""
+    further = attempt_words(step, retries) if step.attempts - step.aborts_at_exit > 1 else ""
     where = f"{step.nodes} x {step.processes}" if step.nodes * step.processes > 1 else ""
     if step.status == RUNNING:
         values = f" with {shown_parameters(step.parameters)}" if step.parameters else ""
         return (f"running on {where} ranks{values}" if where else f"running{values}") + _tail(further)
     if step.status == RETRYING:
-        return f"{attempt} failed ({step.failure.message if step.failure else ''}), trying again"
+        return retrying_words(step, retries)
     if step.reused_from:
         return f"reused from {step.reused_from}" + _tail(shorter_metrics(step.metrics)[0])
     took = duration_words(step.seconds) if step.started is not None else ""
@@ -235,7 +236,7 @@ def _described(step: StepResult, most_attempts: int) -> str:
     found = (
         step.status
         + _tail(took)
-        + _tail(further)
+        + _tail(further if step.restarts.goodput is None else restart_words(step.restarts))
         + _tail(shorter_metrics(step.metrics)[0])
         + _tail(best_trial(step.sweep))
     )

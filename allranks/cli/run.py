@@ -57,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
     parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
     parser.add_argument("--resume", metavar="RUN", help="start a run again as it was; its finished steps are reused")
-    parser.add_argument("--retries", metavar="N", type=int, help="further attempts for a step that fails (default: 0)")
+    retries = (
+        "further attempts for a step that fails, whatever the reason (default: those that a checkpoint makes sure of)"
+    )
+    parser.add_argument("--retries", metavar="N", type=int, help=retries)
     stands = "what stands for data or a component in the cloud, such as azureml:mnist=./mnist"
     add_repeated(parser, "--map", "REFERENCE=PATH", stands)
     python = "the interpreter that runs a step, in place of the one that its environment calls for"

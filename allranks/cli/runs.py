@@ -23,6 +23,7 @@ from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
 from allranks.local.folders import DEFAULT_HOME, RunFolder, RunsHome, read_json_file
+from allranks.local.goodput import past_restarts, restart_words
 from allranks.local.input_sources import DEFAULT
 from allranks.local.logged import MetricCurve
 from allranks.local.metrics_file import read_metrics_document
@@ -143,7 +144,8 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     print(text.aligned_rows(list(_about_run(folder, state)), keep_whole=True))
     steps = state["steps"].items()
     outputs = [(f"{name}.{port}", path) for name, step in steps for port, path in (step.get("outputs") or {}).items()]
-    failures = [(name, step["failure"]["message"]) for name, step in steps if step.get("failure")]
+    failures = [(name, _failure_words(step["failure"])) for name, step in steps if step.get("failure")]
+    restarts = [(name, words) for name, step in steps if (words := restart_words(past_restarts(step)))]
     titled: dict[str, list[Any]] = {"steps": [cells for step in steps for cells in _step_cells(*step)]}
     curves = curves_of_steps(folder, state)
     titled["curves"] = [cells for name, step in steps for cells in _curve_cells(name, step, curves[name])]
@@ -151,11 +153,16 @@ def _show_run(args: argparse.Namespace, home: RunsHome) -> int:
     for key in ("params", "tags"):
         titled[key] = [pair for name, step in steps for pair in _pairs(name, step.get(key))]
     titled["resources"] = [cells for name, _ in steps for cells in _resource_cells(folder, name)]
-    titled |= {"outputs": outputs, "failures": failures}
+    titled |= {"outputs": outputs, "restarts": restarts, "failures": failures}
     for title, lines in titled.items():
         if lines:
             print(f"{title}\n{text.aligned_rows(lines, keep_whole=True)}")
     return 0
+
+
+def _failure_words(failure: Mapping[str, Any]) -> str:
+    """Why a step has failed, and of what kind that is."""
+    return str(failure["message"]) + (f" ({failure['cause']})" if failure.get("cause") else "")
 
 
 def _about_run(folder: RunFolder, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

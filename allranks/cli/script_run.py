@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from allranks.cli.attempt_words import retrying_words
 from allranks.cli.line_writer import LineWriter
 from allranks.cli.live import perform_shown
 from allranks.cli.log_choice import LogChoice
@@ -21,7 +22,6 @@ from allranks.local.node_folders import KEPT_FOLDERS
 from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.result import RETRYING, RunResult, StepResult
 from allranks.performing import PreparedRun
-from allranks.redaction import redact
 from allranks.wording import duration_words, with_count
 
 _SHOWN_FILES = 8
@@ -30,7 +30,7 @@ _SHOWN_FILES = 8
 def perform_script(prepared: PreparedRun, home: RunsHome, display: RunDisplay, *, as_json: bool = False) -> RunResult:
     """Run a script to its end; unless ``as_json``, what it prints is printed. Raises as ``perform_shown``."""
     logs = LogChoice(others=True) if display.logs is None else display.logs
-    observer = _ScriptObserver(logs, most_attempts=1 + prepared.request.retries)
+    observer = _ScriptObserver(logs, retries=prepared.request.retries)
     return perform_shown(prepared, home, as_json=as_json, display=replace(display, observer=observer))
 
 
@@ -49,8 +49,8 @@ def written_files(result: RunResult) -> dict[str, dict[str, Any]]:
 class _ScriptObserver(ShownRun):
     """Prints what the ranks of the one step print, line by line, each with its rank where there are several."""
 
-    def __init__(self, logs: LogChoice, most_attempts: int) -> None:
-        self._most_attempts = most_attempts
+    def __init__(self, logs: LogChoice, retries: int | None) -> None:
+        self._retries = retries
         self._writer = LineWriter(sys.stdout)
         self._logs = LogStream(logs, self._print, is_ready=lambda: self._writer.is_ready, styled=sys.stdout.isatty())
         self._step: PlannedStep | None = None
@@ -70,9 +70,8 @@ class _ScriptObserver(ShownRun):
         """Print what is left of an attempt that has ended, and that there is another."""
         self._logs.changed(step)
         self._writer.flush()
-        if step.status == RETRYING and step.failure is not None:
-            attempt = f"attempt {step.attempts} of {self._most_attempts + step.aborts_at_exit}"
-            print(f"{attempt} failed ({redact(step.failure.message)}), trying again", flush=True)
+        if step.status == RETRYING:
+            print(retrying_words(step, self._retries), flush=True)
 
     def close(self) -> None:
         """Print what is left."""

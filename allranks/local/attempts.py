@@ -10,7 +10,8 @@ from typing import Any
 
 from allranks.local.fingerprint import json_digest
 from allranks.local.gang import RankGang
-from allranks.local.result import RUNNING
+from allranks.local.goodput import AttemptSteps
+from allranks.local.result import RUNNING, StepFailure
 
 _SECRETS = ("TOKEN", "KEY", "SECRET", "SAS", "PASSWORD")  # in the names of variables that are not shown
 
@@ -24,7 +25,8 @@ class StepAttempt:
         seconds: until its last process ended.
         status: as of a step; ``running`` for the one that goes on.
         nodes: seconds until a node's last process ended, by node; of MPI, which starts them itself, node 0 alone.
-        message: what ended it, where it failed.
+        message: what ended it, where it failed; ``cause`` is its kind, as in ``failure_cause.py``.
+        steps: those that it made; None while it runs, and where it has logged none.
     """
 
     started: float
@@ -32,6 +34,8 @@ class StepAttempt:
     status: str
     nodes: Mapping[int, float]
     message: str = ""
+    cause: str = ""
+    steps: AttemptSteps | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -41,11 +45,21 @@ class StepAttempt:
             "status": self.status,
             "nodes": {str(node): round(seconds, 3) for node, seconds in sorted(self.nodes.items())},
             "message": self.message,
+            "cause": self.cause,
+            "first_step": None if self.steps is None else self.steps.first,
+            "last_step": None if self.steps is None else self.steps.last,
         }
 
 
-def attempt_of(gang: RankGang, began: float, status: str = RUNNING, message: str = "") -> StepAttempt:
+def attempt_of(
+    gang: RankGang,
+    began: float,
+    status: str = RUNNING,
+    failure: StepFailure | None = None,
+    steps: AttemptSteps | None = None,
+) -> StepAttempt:
     """The attempt whose ranks the gang is or was; ``began`` is when the run did, in monotonic seconds."""
+    message, cause = (failure.message, failure.cause) if failure else ("", "")
     now = time.monotonic()
     nodes = {command.node: now - gang.started for command in gang.commands}
     if gang.is_finished:
@@ -53,7 +67,7 @@ def attempt_of(gang: RankGang, began: float, status: str = RUNNING, message: str
         for exit_ in gang.exits:
             ends[exit_.command.node] = max(ends.get(exit_.command.node, 0.0), exit_.ended - gang.started)
         nodes |= ends
-    return StepAttempt(gang.started - began, max(nodes.values(), default=0.0), status, nodes, message)
+    return StepAttempt(gang.started - began, max(nodes.values(), default=0.0), status, nodes, message, cause, steps)
 
 
 def shown_variables(environ: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from allranks.local.cache import FinishedStep, StepCache, Workplace
 from allranks.local.event_folders import event_places
 from allranks.local.folders import RunFolder, StepFolder, write_json_file
 from allranks.local.gang import RankGang
+from allranks.local.goodput import summarise_attempts
 from allranks.local.guard import ProcessGuard
 from allranks.local.logged import LoggedFiles, LoggedValues, read_logged_values
 from allranks.local.plan import PlannedStep
@@ -23,6 +24,7 @@ from allranks.local.result import (
     CANCELLED,
     FAILED,
     NOT_TAKEN,
+    RETRYING,
     SKIPPED,
     SUCCEEDED,
     WAITING,
@@ -113,8 +115,11 @@ class StepExecution(ABC):
         return False
 
     @abstractmethod
-    def conclude(self, records: StepCache, retries: int) -> None:
-        """End it, or put it off for one of the ``retries``: the last of its ranks or of its parts has ended."""
+    def conclude(self, records: StepCache, retries: int | None) -> None:
+        """End it, or put it off for one of the ``retries``: the last of its ranks or of its parts has ended.
+
+        With None it is put off where it is certain that it goes on from where it was: see ``restarts.py``.
+        """
 
     # What all have in common
 
@@ -255,6 +260,10 @@ class StepExecution(ABC):
             after=self.after,
             mlflow_run_id=self.mlflow_run_id,
             decision=self.decision,
+            next_attempt=max(0.0, (self.due or 0.0) - time.monotonic()) if self.status == RETRYING else None,
+            restarts=summarise_attempts(
+                [(one.seconds, one.cause, one.steps) for one in self.past_attempts], self.attempts
+            ),
         )
 
     def _logged_values(self) -> LoggedValues:

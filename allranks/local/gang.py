@@ -73,7 +73,8 @@ class RankGang:
     of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
     signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. ``timed_out`` says whether its
     ranks were asked for their stacks, and ``silences`` for how many seconds each had then printed nothing;
-    ``is_stopping`` whether they were asked to save and to end, in which none is to be held up by another's end.
+    ``is_stopping`` whether they were asked to save and to end, in which none is to be held up by another's end;
+    ``ended_alone`` are the ranks that had ended before the others were killed.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class RankGang:
         self.commands = tuple(commands)
         self.started = time.monotonic()
         self.exits: list[RankExit] = []
+        self.ended_alone: tuple[RankExit, ...] = ()
         self.marker = marker.encode()
         self._guard = guard
         self._umask = umask
@@ -197,7 +199,7 @@ class RankGang:
         for process, _ in self._running.values():
             processes.kill_group(process.pid)
         if not self._killed:
-            self._killed = True
+            self._killed, self.ended_alone = True, tuple(self.exits)
             self._end(self.marker.decode())
 
 

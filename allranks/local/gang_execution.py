@@ -17,24 +17,24 @@ from allranks.local.attempts import attempt_of, data_sizes, shown_variables
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.downloads import copy_inputs, unchanged_inputs
 from allranks.local.execution import StepExecution
+from allranks.local.failure_cause import FailureCause
 from allranks.local.gang import RankGang
 from allranks.local.gang_failure import FailedAttempt
+from allranks.local.goodput import read_attempt_steps
 from allranks.local.guard import ProcessGuard
 from allranks.local.launch import LAUNCHERS, LaunchContext
 from allranks.local.launch.launcher import RankLauncher
-from allranks.local.node_folders import ARTIFACTS, fill_artifacts, lay_out_nodes
+from allranks.local.node_folders import ARTIFACTS, fill_artifacts, keep_logs, lay_out_nodes, make_places
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.read_only import lockable_inputs
 from allranks.local.resources.memory_kills import KillCounter
+from allranks.local.restarts import RestartBudget
 from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
 from allranks.local.run_context import RunContext
 from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.variables import EmulatedCluster, data_variables, job_variables
-from allranks.spec.model import LITERAL_TYPES
-
-_LONGEST_PAUSE = 30.0  # seconds; the pause before a retry doubles from one second up to this
 
 
 class GangExecution(StepExecution):
@@ -49,6 +49,7 @@ class GangExecution(StepExecution):
         self._cluster = self._emulate(AZURE_PORT)
         self._inputs: dict[Path, list[list[str | int]]] = {}
         self._kills_before: int | None = None  # when the attempt began
+        self._budget = RestartBudget()
 
     # An attempt's start
 
@@ -71,7 +72,9 @@ class GangExecution(StepExecution):
         if self._started is None:
             self._started = time.monotonic()
         # Only what is mounted survives on Azure ML; elsewhere a half-written file could be taken for a whole one.
-        self.workplace.prepare([name for name, output in self.step.outputs.items() if output.mode == "rw_mount"])
+        kept = [name for name, output in self.step.outputs.items() if output.mode == "rw_mount"]
+        self.workplace.prepare(kept)
+        self._budget.begin_attempt([self.workplace.outputs / name for name in kept])
         lay_out_nodes(self.folder, self.files, self.snapshot_hash, self.step.nodes)
         self.folder.logs.mkdir(parents=True, exist_ok=True)
         self._make_overlays()
@@ -105,15 +108,8 @@ class GangExecution(StepExecution):
                     add_commands(overlay, self.python, self.context.environ.get("PATH", ""))
 
     def _make_places(self) -> dict[str, str]:
-        """Where each output is written; folders are made, files (and with them literals) are the script's to make."""
         assert self.workplace is not None  # noqa: S101
-        places = {}
-        for name, output in self.step.outputs.items():
-            place = self.workplace.outputs / name
-            if output.type not in {"uri_file", *LITERAL_TYPES}:
-                place.mkdir(exist_ok=True)
-            places[name] = str(place)
-        return places
+        return make_places(self.workplace.outputs, self.step.outputs)
 
     def _emulate(self, port: int) -> EmulatedCluster:
         """The emulated nodes, with their share of the machine."""
@@ -165,7 +161,7 @@ class GangExecution(StepExecution):
 
     # An attempt's end
 
-    def conclude(self, records: StepCache, retries: int) -> None:
+    def conclude(self, records: StepCache, retries: int | None) -> None:
         """See ``StepExecution``."""
         gang = self.gang
         assert gang is not None and self.workplace is not None  # noqa: S101, PT018 it has just ended
@@ -175,11 +171,13 @@ class GangExecution(StepExecution):
         failure = self.broken_promise(gang) if succeeded else self._explain(gang)
         if failure is None:
             self._publish(records)
-        elif self.may_retry(retries, gang):
-            self._keep_logs()
-            self.past_attempts.append(attempt_of(gang, self.context.began, FAILED, failure.message))
+            return
+        self._budget.end_attempt()
+        if self.may_retry(retries, gang, failure):
+            self._note_attempt(FAILED, failure)
+            keep_logs(self.folder, self.attempts)
             self.status, self.gang, self.failure = RETRYING, None, failure
-            self.due = time.monotonic() + min(2.0 ** (self.attempts - 1), _LONGEST_PAUSE)
+            self.due = time.monotonic() + self._budget.pause
         else:
             self.end(self.timeout_status if gang.timed_out else FAILED, failure)
 
@@ -198,12 +196,14 @@ class GangExecution(StepExecution):
         """What a step that ended well did all the same: a rank or an output is missing, an input is not as it was."""
         assert self.workplace is not None  # noqa: S101
         if lost := self._hosted.lost_ranks(self.folder, self._cluster, gang):
-            return StepFailure(lost)
+            return StepFailure(lost, cause=FailureCause.LOST_NODE)
         missing = [name for name in self.step.outputs if not (self.workplace.outputs / name).exists()]
         if missing:
-            return StepFailure(f"succeeded but did not write its output {', '.join(missing)}")
+            return StepFailure(
+                f"succeeded but did not write its output {', '.join(missing)}", cause=FailureCause.CODE_ERROR
+            )
         wrote = self._written_inputs()
-        return StepFailure(wrote) if wrote else None
+        return StepFailure(wrote, cause=FailureCause.CODE_ERROR) if wrote else None
 
     def _written_inputs(self) -> str:
         """Which inputs are not as they were when the attempt began; empty if all are."""
@@ -211,25 +211,24 @@ class GangExecution(StepExecution):
         rule = "which is read-only on Azure ML but for downloads"
         return f"wrote to its input {', '.join(changed)}, {rule}" if changed else ""
 
-    def may_retry(self, retries: int, gang: RankGang) -> bool:
+    def may_retry(self, retries: int | None, gang: RankGang, failure: StepFailure) -> bool:
         """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
         first = self._hosted.first_exit(self.folder, self._cluster, gang)
         if not gang.timed_out and was_aborted_at_exit(first, gang) and self.aborts_at_exit < ABORT_REPEATS:
             self.aborts_at_exit += 1
             return True
-        return self.attempts - self.aborts_at_exit <= retries
+        counted = self.attempts - self.aborts_at_exit
+        return self._budget.allows(failure.cause, counted) if retries is None else counted <= retries
 
-    def _keep_logs(self) -> None:
-        """Put the logs of a failed attempt aside, since the next one writes under the same names."""
-        kept = self.folder.attempt_logs(self.attempts)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(self.folder.logs, kept)
+    def _note_attempt(self, status: str, failure: StepFailure | None) -> None:
+        """Keep what became of the attempt that has ended, if there is one, and which steps it made."""
+        if self.gang is not None:
+            steps = read_attempt_steps(self.folder, self.gang.started)
+            self.past_attempts.append(attempt_of(self.gang, self.context.began, status, failure, steps))
 
     def end(self, status: str, failure: StepFailure | None = None) -> None:
         """Nothing more will happen to this step."""
-        if self.gang is not None:
-            message = failure.message if failure else ""
-            self.past_attempts.append(attempt_of(self.gang, self.context.began, status, message))
+        self._note_attempt(status, failure)
         super().end(status, failure)
         shutil.rmtree(self.folder.downloads, ignore_errors=True)
         for overlay in self._overlays if self._installs else ():
@@ -249,9 +248,10 @@ class GangExecution(StepExecution):
         if first is None:
             return StepFailure("stopped")
         time_out = f"not finished after {self.limit} = {self.step.timeout:g} s" if gang.timed_out else ""
-        lacked_memory = self._kill_counter.explain(self._kills_before)
+        lacked = self._kill_counter.explain(self._kills_before)
+        alone = tuple(self._hosted.failed_exits(self.folder, self._cluster, gang)) or gang.ended_alone
         failed = FailedAttempt(
-            self.step, self.folder, self.files, self.python, tuple(self._inputs), self.attempts, time_out, lacked_memory
+            self.step, self.folder, self.files, self.python, tuple(self._inputs), self.attempts, time_out, lacked, alone
         )
         failure = failed.explain(first, gang)
         return replace(failure, message="; ".join(filter(None, (failure.message, self._written_inputs()))))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.local.aborts import was_aborted_at_exit
+from allranks.local.failure_cause import FailureEvidence, classify_failure
 from allranks.local.folders import StepFolder
 from allranks.local.gang import RankExit, RankGang
 from allranks.local.plan import PlannedStep
@@ -44,6 +45,7 @@ class FailedAttempt:
         inputs: where its data lies.
         time_out: what is to be said of a time that was up; empty if it was not.
         lacked_memory: whether the kernel has killed for want of memory meanwhile; None where that is not known.
+        alone: the ranks that had ended before the engine ended the others.
     """
 
     step: PlannedStep
@@ -54,6 +56,7 @@ class FailedAttempt:
     attempt: int
     time_out: str
     lacked_memory: bool | None
+    alone: tuple[RankExit, ...]
 
     def explain(self, first: RankExit, gang: RankGang) -> StepFailure:
         """The first failure of its gang, with the end of the log of the rank that failed first."""
@@ -67,7 +70,15 @@ class FailedAttempt:
         message = self.time_out or f"{who} {self._ending(first, gang)}"
         advice = advice or (_stack_advice(quoted) if self.time_out and len(gang.silences) > 1 else "")
         message = "; ".join(filter(None, (message, advice)))
-        return StepFailure(message, command.rank, command.node, command.log, quoted)
+        return StepFailure(message, command.rank, command.node, command.log, quoted, self._cause(first, gang))
+
+    def _cause(self, first: RankExit, gang: RankGang) -> str:
+        stood_still = first.code in _KILLED and bool(_who_stood_still(first.command.log))
+        was_launched = any(first is one for one in gang.exits)
+        last = last_lines(first.command.log)
+        timed_out, lacked = bool(self.time_out), self.lacked_memory
+        found = FailureEvidence(first, was_launched, self.alone, last, timed_out, lacked, stood_still)
+        return classify_failure(found, self.step, self.folder)
 
     def _ending(self, first: RankExit, gang: RankGang) -> str:
         """What ended the rank."""

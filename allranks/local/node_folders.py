@@ -1,9 +1,9 @@
-"""The folders of emulated nodes: each begins as a copy of the snapshot, and of some Azure ML keeps what is written."""
+"""The folders of an attempt: a copy of the snapshot for each node, places for outputs, logs that are kept."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from allranks.local import cache, snapshot
 from allranks.local.downloads import no_files
 from allranks.local.folders import StepFolder
 from allranks.local.snapshot import SnapshotFile
+from allranks.spec import Output
+from allranks.spec.model import LITERAL_TYPES
 
 KEPT_FOLDERS = ("outputs", "logs")
 """Folders that a command finds in its working folder: Azure ML keeps with the job what is written there."""
@@ -34,6 +36,24 @@ def lay_out_nodes(folder: StepFolder, files: Sequence[SnapshotFile], content_has
             if not (folder.work(node) / name).exists():
                 (folder.work(node) / name).mkdir()
         folder.tmp(node).mkdir()
+
+
+def make_places(folder: Path, outputs: Mapping[str, Output]) -> dict[str, str]:
+    """Where each output is written; folders are made, files (and with them literals) are the script's to make."""
+    places = {}
+    for name, output in outputs.items():
+        place = folder / name
+        if output.type not in {"uri_file", *LITERAL_TYPES}:
+            place.mkdir(exist_ok=True)
+        places[name] = str(place)
+    return places
+
+
+def keep_logs(folder: StepFolder, attempt: int) -> None:
+    """Put the logs of a failed attempt aside, since the next one writes under the same names."""
+    kept = folder.attempt_logs(attempt)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(folder.logs, kept)
 
 
 def fill_artifacts(work: Path, place: Path) -> None:

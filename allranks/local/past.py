@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.local.goodput import past_restarts
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.result import RunResult, StepFailure, StepResult, SweepResult, TrialResult
 from allranks.local.tracking.reading import ChildRun
@@ -37,6 +38,7 @@ def _step(name: str, step: Mapping[str, Any]) -> StepResult:
         parameters=step.get("parameters", {}),
         mlflow_run_id=step.get("mlflow_run_id"),
         decision=step.get("decision"),
+        restarts=past_restarts(step),
         **past_logged(step),
         **{attribute: step[attribute] for attribute in _AS_WRITTEN},
     )

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks.local.folders import RunsHome
+from allranks.local.goodput import RestartSummary
 from allranks.local.metrics_file import MetricsEntry, MetricsFollower, metrics_document, read_end, read_metrics
-from allranks.local.tracking.reading import ChildRun
+from allranks.local.tracking.reading import ChildRun, child_runs_document
 from allranks.log_text import clean_text
 from allranks.redaction import redact
 from allranks.wording import run_seconds
@@ -29,6 +30,7 @@ class StepFailure:
         message: what ended it: ``rank 1 on node 0 ended with exit code 3``.
         rank: the rank that failed first; None when the step has no ranks or failed before any started.
         node: the emulated node that it ran on; ``log`` is its log file, and ``last_lines`` the end of that.
+        cause: of what kind it is, as in ``failure_cause.py``; empty where no attempt was started.
     """
 
     message: str
@@ -36,6 +38,7 @@ class StepFailure:
     node: int | None = None
     log: Path | None = None
     last_lines: tuple[str, ...] = ()
+    cause: str = ""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -120,6 +123,7 @@ class StepResult:
             ``tracking/reading.py``.
         decision: what an if_else step has decided; None for other steps.
         child_runs: the MLflow runs that its script has made itself, nested in the step's or beside it, oldest first.
+        restarts: what its attempts came to; ``next_attempt`` is in so many seconds, while it is retrying.
     """
 
     name: str
@@ -144,6 +148,8 @@ class StepResult:
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     child_runs: tuple[ChildRun, ...] = ()
+    restarts: RestartSummary = field(default_factory=RestartSummary)
+    next_attempt: float | None = None
 
     @property
     def logs(self) -> list[Path]:
@@ -158,6 +164,7 @@ class StepResult:
             "reused": self.reused_from is not None,
             "reused_from": self.reused_from,
             "attempts": self.attempts,
+            **self.restarts.document(),
             "nodes": self.nodes,
             "processes": self.processes,
             "outputs": {port: str(path) for port, path in self.outputs.items()},
@@ -176,11 +183,6 @@ class StepResult:
             **(self.sweep.document() if self.sweep else {}),
             **({} if self.decision is None else {"decision": self.decision}),
         }
-
-
-def child_runs_document(children: Iterable[ChildRun]) -> list[dict[str, Any]]:
-    """The runs that a step's script has made itself, as JSON."""
-    return [{**asdict(child), "metrics": metrics_document(child.metrics)} for child in children]
 
 
 @dataclass(frozen=True, slots=True)

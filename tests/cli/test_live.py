@@ -257,5 +257,5 @@ def test_lines_that_stay_tell_of_a_failed_attempt_and_of_how_many_there_were(tmp
     os.close(ours)
     assert process.wait(timeout=60) == 0
     shown = "\n".join(screen.text)
-    assert "train: attempt 1 of 3 failed (the command ended with exit code 3), trying again" in shown
+    assert "train: attempt 1 of 3 failed (code error: the command ended with exit code 3), attempt 2 in 1.0 s" in shown
     assert re.search(r"^  train: succeeded, \d.*, attempt 2 of 3$", shown, re.MULTILINE), shown

@@ -63,7 +63,7 @@ class DecidingExecution(StepExecution):
         """Whether it has decided, which it does at once."""
         return self.status == RUNNING
 
-    def conclude(self, records: StepCache, retries: int) -> None:  # noqa: ARG002 nothing is kept and nothing can fail
+    def conclude(self, records: StepCache, retries: int | None) -> None:  # noqa: ARG002 nothing is kept and nothing can fail
         """End it."""
         assert self.workplace is not None  # noqa: S101 the engine acquired it
         self.workplace.discard()

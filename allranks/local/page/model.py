@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.local.curves import draw_charts, draw_over_seconds
 from allranks.local.folders import RunFolder
+from allranks.local.goodput import past_restarts, restart_words
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.page.changes import changed_files, run_before, snapshot_sizes
 from allranks.local.page.graph import draw_graph
@@ -55,6 +56,7 @@ def _step(run: RunFolder, name: str, step: Mapping[str, Any], logs: Mapping[str,
         **step,
         "metrics": read_metrics_document(step.get("metrics")),
         "details": details,
+        "restarted": restart_words(past_restarts(step)),
         "logs": [
             {"name": log, "path": _link(path, run), "piece": log_before(path, most=most, point=point)}
             for log, path in logs.items()
@@ -95,7 +97,7 @@ def _bars(step: Mapping[str, Any]) -> list[dict[str, Any]]:
             if attempt["status"] == "running"  # its end was not written yet, or never: its engine was killed
             else attempt["seconds"],
             "status": _status(step) if attempt["status"] == "running" else attempt["status"],
-            "title": f"attempt {number}" + (f": {attempt['message']}" if attempt["message"] else ""),
+            "title": ": ".join(filter(None, (f"attempt {number}", attempt.get("cause"), attempt["message"]))),
             "nodes": attempt["nodes"],
         }
         for number, attempt in enumerate(attempts, start=1)

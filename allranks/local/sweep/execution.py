@@ -155,7 +155,7 @@ class SweepExecution(StepExecution):
         better = max if self.search.goal == "maximize" else min
         return better(ranked, key=ranked.__getitem__, default=None)
 
-    def conclude(self, records: StepCache, retries: int) -> None:  # noqa: ARG002 each trial has had its own
+    def conclude(self, records: StepCache, retries: int | None) -> None:  # noqa: ARG002 each trial has had its own
         """Make the best trial's outputs the step's; the step has failed when there is no such trial."""
         best = None if self._fault else self.best
         if best is None or any(trial.is_silent for trial in self.trials):

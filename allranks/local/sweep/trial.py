@@ -89,9 +89,9 @@ class TrialExecution(GangExecution):
         """Whether it ended well and nobody knows its metric."""
         return self._silence is not None and self.failure is self._silence
 
-    def may_retry(self, retries: int, gang: RankGang) -> bool:
+    def may_retry(self, retries: int | None, gang: RankGang, failure: StepFailure) -> bool:
         """As for any step; but its time is a limit of the sweep, and is not given again."""
-        return not gang.timed_out and super().may_retry(retries, gang)
+        return not gang.timed_out and super().may_retry(retries, gang, failure)
 
     @property
     def _executed(self) -> StepFolder:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from allranks.local.folders import RunsHome
+from allranks.local.metrics_file import metrics_document
 from allranks.local.tracking import JOB_TAG
 from allranks.local.tracking.database import open_reader
 
@@ -72,6 +73,11 @@ class ChildRun:
     seconds: float | None
     metrics: Mapping[str, float]
     params: Mapping[str, str]
+
+
+def child_runs_document(children: Iterable[ChildRun]) -> list[dict[str, Any]]:
+    """The runs that a step's script has made itself, as JSON."""
+    return [{**asdict(child), "metrics": metrics_document(child.metrics)} for child in children]
 
 
 def child_depths(children: Iterable[ChildRun]) -> list[int]:

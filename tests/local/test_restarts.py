@@ -1,0 +1,211 @@
+"""Attempts that fail: what kind of thing has ended them, which steps are started again by themselves, what was lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.local.checkpoints import newest_checkpoint
+from allranks.local.folders import StepFolder
+from allranks.local.goodput import RestartSummary, read_attempt_steps, restart_words, summarise_attempts
+from tests.local.support import allranks, command, environ, pipeline, run_json, step, wait_for
+
+KEPT = "out: {type: uri_folder, mode: rw_mount}"
+WRITE = "n=$(ls ${{outputs.out}} | wc -l); echo whole > ${{outputs.out}}/checkpoint-$((n + 1)); "
+ONCE = "echo whole > ${{outputs.out}}/checkpoint-1; "
+DIE = "kill -KILL $$"
+
+
+def jobs(folder: Path, **commands: str) -> Path:
+    """A pipeline of steps that have nothing to do with each other, each with a folder that outlives its attempts."""
+    lines = "".join(f"  {name}: {step(command, outputs=KEPT)}\n" for name, command in commands.items())
+    text = f"type: pipeline\nsettings: {{continue_on_step_failure: true}}\njobs:\n{lines}"
+    return pipeline(folder, text)
+
+
+def test_causes_are_told_apart(tmp_path: Path) -> None:
+    causes = {
+        "code": ("exit 1", "code error"),
+        "crash": ("kill -SEGV $$", "code error"),
+        "input": ("exit 2", "refused input"),
+        "disk": ("echo 'OSError: [Errno 28] No space left on device'; exit 1", "out of disk"),
+        "memory": ("echo 'torch.OutOfMemoryError: CUDA out of memory.'; exit 1", "out of memory"),
+        "mended": ("echo 'No space left on device'; printf 'a\\nb\\nc\\nd\\nKeyError: 1\\n'; exit 1", "code error"),
+        "taken": ("kill -TERM $$", "preempted"),
+        "agreed": ("exit 143", "preempted"),
+        "killed": (DIE, "lost process"),
+        "hung": ("echo 'distributed: rank 0 (node 0) stands still: stopped. It is ended'; " + DIE, "hung"),
+        "told": (
+            "echo 'PeerError: rank 1 (node 0) has died: its process ended without a word.'; exit 1",
+            "lost process",
+        ),
+    }
+    file = jobs(tmp_path, **{name: command for name, (command, _) in causes.items()})
+    result = run_json(file, cwd=tmp_path)
+    assert {name: each["failure"]["cause"] for name, each in result["steps"].items()} == {
+        name: cause for name, (_, cause) in causes.items()
+    }
+    shown = allranks("runs", "show", "latest", cwd=tmp_path).stdout
+    assert "was killed by SIGTERM (preempted)" in " ".join(shown.split())
+    kept = json.loads((Path(result["steps"]["taken"]["folder"]) / "step.json").read_text())
+    assert [one["cause"] for one in kept["attempt_times"]] == ["preempted"]
+
+
+def test_a_step_that_gets_further_is_started_again_by_itself(tmp_path: Path) -> None:
+    file = jobs(
+        tmp_path,
+        further=WRITE + f"[ $n = 2 ] || {DIE}",
+        nothing_kept=DIE,
+        error=WRITE + "exit 1",
+        refused=WRITE + "exit 2",
+        stuck=ONCE + DIE,
+        memory=ONCE + "echo MemoryError; exit 1",
+    )
+    result = run_json(file, "--events", "events.jsonl", cwd=tmp_path)
+    assert {name: each["attempts"] for name, each in result["steps"].items()} == {
+        "further": 3,
+        "nothing_kept": 1,
+        "error": 1,
+        "refused": 1,
+        "stuck": 4,  # one that brought something, then three that did not
+        "memory": 2,  # the second one found the same wall
+    }
+    further = result["steps"]["further"]
+    assert (further["status"], further["restarts"]) == ("succeeded", 2)
+    assert further["restart_causes"] == ["lost process", "lost process"]
+    assert (Path(further["folder"]) / "attempts/2/user_logs/std_log.txt").is_file()
+    page = (Path(result["run_dir"]) / "report.html").read_text()
+    assert "restarted 2 times (lost process 2x)" in page
+    assert "restarted 2 times (lost process 2x)" in allranks("runs", "show", "latest", cwd=tmp_path).stdout
+
+
+def test_none_is_started_again_where_that_was_ruled_out(tmp_path: Path) -> None:
+    file = jobs(tmp_path, further=WRITE + f"[ $n = 2 ] || {DIE}")
+    again = run_json(file, "--retries", "0", cwd=tmp_path)["steps"]["further"]
+    assert (again["status"], again["attempts"]) == ("failed", 1)
+    done = allranks("run", file, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "attempt 1 failed (lost process: the command was killed by SIGKILL" in done.stdout
+    assert "attempt 2 in 1.0 s" in done.stdout
+
+
+def own_checkpoint(folder: Path, number: int, *, whole: bool = True) -> None:
+    place = folder / f"step-{number:08d}"
+    place.mkdir(parents=True)
+    (place / "state.json").write_text("{}" if whole else "")
+    (place / "manifest.json").write_text(json.dumps({"step": number, "files": {"state.json": {"bytes": 2}}}))
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("checkpoint-120", 120),
+        ("epoch=3-step=120.ckpt", 120),
+        ("global_step7", 7),
+        ("iter_0000120", 120),
+        ("model_epoch_3.pt", 3),
+        ("checkpoint.pt", None),
+        ("notes-2026.txt", None),
+    ],
+)
+def test_checkpoints_of_others_are_known_by_their_names(tmp_path: Path, name: str, number: int | None) -> None:
+    (tmp_path / name).touch()
+    assert newest_checkpoint([tmp_path]) is None, "it is empty"
+    (tmp_path / name).write_text("whole")
+    assert newest_checkpoint([tmp_path, tmp_path / "missing"]) == number
+
+
+def test_a_checkpoint_of_ours_counts_when_it_is_whole(tmp_path: Path) -> None:
+    own_checkpoint(tmp_path, 20)
+    own_checkpoint(tmp_path, 40, whole=False)
+    (tmp_path / "step-00000060").mkdir()
+    assert newest_checkpoint([tmp_path]) == 20
+
+
+def attempt(folder: Path, steps: range, seconds_each: float, first: float, continued: int | None = None) -> StepFolder:
+    """The folder of an attempt that began now, made its first step after so many seconds, and logs each one."""
+    found = StepFolder(folder)
+    found.metrics().parent.mkdir(parents=True)
+    found.logs.mkdir(parents=True)
+    lines = [f"continuing from /x/step-{continued:08d}: step {continued}, epoch 1"] if continued is not None else []
+    found.log(0).write_text("\n".join(["distributed: hello", *lines, ""]))
+    began = time.time()
+    entries = [{"time": began + first + n * seconds_each, "step": number} for n, number in enumerate(steps)]
+    found.metrics().write_text("".join(json.dumps(entry) + "\n" for entry in entries) + '{"step": 99, "ti')
+    return found
+
+
+def test_steps_that_were_made_again_are_lost_and_only_kept_ones_count(tmp_path: Path) -> None:
+    now = time.monotonic()
+    one = read_attempt_steps(attempt(tmp_path / "1", range(10, 60, 10), 10.0, 20.0), now)
+    two = read_attempt_steps(attempt(tmp_path / "2", range(40, 101, 10), 10.0, 20.0, continued=30), now)
+    assert one is not None
+    assert two is not None
+    assert (one.first, one.last, two.first, two.last) == (0, 50, 30, 100)
+    summary = summarise_attempts([(70.0, "preempted", one), (90.0, "", two)], 2)
+    assert summary.lost_steps == 20
+    assert summary.goodput == pytest.approx((30.0 + 70.0) / 160.0, abs=0.01)
+    assert restart_words(summary) == "restarted once (preempted), 20 steps made again, goodput 62 %"
+    assert restart_words(RestartSummary()) == ""
+
+
+def test_what_anybody_may_write_does_no_harm(tmp_path: Path) -> None:
+    folder = StepFolder(tmp_path)
+    folder.metrics().parent.mkdir(parents=True)
+    assert read_attempt_steps(folder, time.monotonic()) is None
+    odd: list[Any] = [
+        [],
+        None,
+        {"step": True, "time": 1},
+        {"step": -1, "time": 1},
+        {"step": 2**70, "time": 1},
+        {"step": 1},
+    ]
+    folder.metrics().write_text("".join(json.dumps(one) + "\n" for one in odd) + "[" * 5000)
+    assert read_attempt_steps(folder, time.monotonic()) is None
+    folder.metrics().write_text('{"step": 5, "time": 0}\n')
+    found = read_attempt_steps(folder, time.monotonic())
+    assert found is not None
+    assert summarise_attempts([(0.0, "", found)], 1).goodput is None
+
+
+def test_a_node_is_told_from_one_of_its_ranks(tmp_path: Path) -> None:
+    """The engine stands still meanwhile, so that it finds both dead at once as it would a node."""
+    script = "echo $$ > ${{outputs.out}}/$RANK; sleep 600"
+    more = "distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}"
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{train: {step(script, outputs=KEPT, more=more)}}}\n")
+    for victims, cause in (([2, 3], "lost node"), ([1], "lost process")):
+        with subprocess.Popen(
+            command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True
+        ) as engine:
+            pids = {rank: wait_for(lambda rank=rank: pid_of(tmp_path, rank)) for rank in range(4)}
+            engine.send_signal(signal.SIGSTOP)
+            for rank in victims:
+                os.kill(pids[rank], signal.SIGKILL)
+            engine.send_signal(signal.SIGCONT)
+            failure = json.loads(engine.communicate()[0])["steps"]["train"]["failure"]
+        assert (failure["cause"], failure["rank"] in victims) == (cause, True)
+        shutil.rmtree(tmp_path / ".allranks")
+
+
+def pid_of(folder: Path, rank: int) -> int | None:
+    """What a rank has written, once it has."""
+    texts = [path.read_text().strip() for path in folder.glob(f".allranks/work/*/outputs/out/{rank}")]
+    return int(texts[0]) if texts and texts[0] else None
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_a_hundred_kills_are_survived_and_not_one_more(tmp_path: Path) -> None:
+    file = jobs(tmp_path, enough=WRITE + f"[ $n = 100 ] || {DIE}", endless=WRITE + DIE)
+    steps = run_json(file, cwd=tmp_path)["steps"]
+    assert (steps["enough"]["status"], steps["enough"]["restarts"]) == ("succeeded", 100)
+    assert (steps["endless"]["status"], steps["endless"]["restarts"]) == ("failed", 100)
