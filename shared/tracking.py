@@ -15,13 +15,13 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from shared.storage import append_text
+from shared.storage import append_text, write_text
 
 if TYPE_CHECKING:
     from shared.distributed import World
@@ -68,6 +68,21 @@ class Tracker:
         if self._mlflow is not None:
             self._mlflow.put(("metrics", finite, step, now))
 
+    def take_back(self, is_kept: Callable[[int, Mapping[str, float]], bool]) -> None:
+        """Drop the lines, told by step and metrics, of steps that are done again, and what a kill has left of a line.
+
+        torchrun starts its ranks again in the same folder. What MLflow has of these steps stays there, and comes again.
+        """
+        if self._path is None or not self._path.exists():
+            return
+        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        kept = [line for line in lines if (entry := _entry_of(line)) and is_kept(entry["step"], entry["metrics"])]
+        try:
+            if len(kept) < len(lines):
+                write_text(self._path, "".join(kept))
+        except OSError as error:
+            _warn(f"warning: metrics of steps that are done again stay in {self._path}: {error}")
+
     def artifacts(self, folder: str | Path) -> None:
         """Report the files of a folder to MLflow, below the folder's name; they stay there until the tracker closes."""
         if self._mlflow is not None:
@@ -88,6 +103,15 @@ class Tracker:
         """Send what is left to MLflow, waiting for two minutes at most, or half a second if the rank fails."""
         if self._mlflow is not None:
             self._mlflow.close(failed=kind is not None)
+
+
+def _entry_of(line: str) -> dict[str, Any] | None:
+    """A line of metrics; None if it is not whole."""
+    try:
+        entry: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return entry if line.endswith("\n") else None
 
 
 class _MLflowThread(threading.Thread):

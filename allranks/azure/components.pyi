@@ -409,6 +409,8 @@ class TrainTorchrun(CommandComponent):
         prefetch: Whole = 4,
         init_timeout: Number = 10,
         step_timeout: Number = 10,
+        max_restarts: Whole = 3,
+        min_nodes: Whole | None = None,
     ) -> Step[ModelCheckpointsMetricsOutputs]:
         """The same training as "Train (PyTorch DDP)", started differently: Azure ML starts one process on each node,
         and torchrun starts the ranks there, as many as the input "processes_per_node" says. Choose this one where the
@@ -532,6 +534,12 @@ class TrainTorchrun(CommandComponent):
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
                 run.
+            max_restarts: How often torchrun starts all ranks again after one of them has failed or was stopped. They
+                continue from the newest checkpoint in the output checkpoints. 0 leaves that to whoever starts the job
+                again.
+            min_nodes: Fewest nodes to go on with, in a restart, when others are lost; the first node is always needed,
+                and batch_size has to divide over the ranks that are left. Leave it empty to need all of them. It has no
+                effect where the service ends the job with the node, as Azure ML does with its own clusters.
         """
 
 class TrainFsdp(CommandComponent):

@@ -71,7 +71,8 @@ class RankGang:
 
     The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
     of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
-    signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. ``timed_out`` says whether its
+    signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. So many ``spare`` processes
+    may fail, though none of the first node, because the others go on without them. ``timed_out`` says whether its
     ranks were asked for their stacks, and ``silences`` for how many seconds each had then printed nothing;
     ``is_stopping`` whether they were asked to save and to end, in which none is to be held up by another's end;
     ``ended_alone`` are the ranks that had ended before the others were killed.
@@ -85,6 +86,7 @@ class RankGang:
         umask: int,
         end: Callable[[str], None],
         locked: Sequence[bytes] = (),
+        spare: int = 0,
     ) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
@@ -95,6 +97,7 @@ class RankGang:
         self._umask = umask
         self._end = end
         self._locked = tuple(locked)
+        self._spare = spare
         self._killed = False
         self.timed_out = False
         self.is_stopping = False
@@ -172,8 +175,14 @@ class RankGang:
 
     @property
     def first_failure(self) -> RankExit | None:
-        """The rank that ended the gang, if one failed."""
-        return next((exit_ for exit_ in self.exits if exit_.code != 0), None)
+        """The rank that ended the gang, if one failed that it cannot do without."""
+        failed = [exit_ for exit_ in self.exits if exit_.code != 0]
+        return next((one for lost, one in enumerate(failed, 1) if lost > self._spare or one.command.node == 0), None)
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether processes have failed without which the others go on."""
+        return self.first_failure is None and any(exit_.code != 0 for exit_ in self.exits)
 
     @property
     def only_servers_left(self) -> bool:

@@ -96,7 +96,8 @@ class GangExecution(StepExecution):
         mounted = [path for name, path in data.items() if name not in copies and self.step.host.is_this_machine]
         locked = lockable_inputs(mounted, (self.context.run.path, self.workplace.outputs))
         self._kills_before = self._kill_counter.mark()
-        self.gang = RankGang(commands, guard, marker, self.context.umask, self.step.host.end, locked)
+        end, spare = self.step.host.end, self.step.spare_nodes
+        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
 
     def _make_overlays(self) -> None:

@@ -12,6 +12,7 @@ from allranks.local.aborts import was_aborted_at_exit
 from allranks.local.failure_cause import FailureEvidence, classify_failure
 from allranks.local.folders import StepFolder
 from allranks.local.gang import RankExit, RankGang
+from allranks.local.launch.torchrun import words_of_ranks
 from allranks.local.plan import PlannedStep
 from allranks.local.read_only import locked_input_help
 from allranks.local.resources.memory_kills import MemoryLimit, find_memory_limit
@@ -30,6 +31,7 @@ _STOOD_STILL = re.compile(
 """What the sentry of a rank says before it ends the rank: ``shared/distributed/sentry.py``."""
 _SENTRY_LINES, _SENTRY_BYTES = 2000, 1 << 18  # in which it is looked for: the stacks of many threads follow
 
+_LONG_LOG, _QUOTED = 200, 20  # lines that are looked at, and those of them that are quoted
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _MOST_OF_IT = 0.75
 """Of the limit: a peak below that has not filled it alone."""
@@ -62,13 +64,14 @@ class FailedAttempt:
         """The first failure of its gang, with the end of the log of the rank that failed first."""
         command = first.command
         who = "the command" if command.rank is None else f"rank {command.rank} on node {command.node}"
-        ends = _ends_of_ranks(gang) if self.time_out and len(gang.silences) > 1 else last_lines(command.log)
+        many = self.time_out and len(gang.silences) > 1
+        ends = _ends_of_ranks(gang) if many else words_of_ranks(last_lines(command.log, _LONG_LOG), _QUOTED)
         quoted = point_at_sources(ends, self.folder, self.files)
         advice = locked_input_help(quoted, self.inputs) or failure_help(
             quoted, self.step.name, self.step.environment_variables, self.python, self.step.component.code
         )
         message = self.time_out or f"{who} {self._ending(first, gang)}"
-        advice = advice or (_stack_advice(quoted) if self.time_out and len(gang.silences) > 1 else "")
+        advice = advice or (_stack_advice(quoted) if many else "")
         message = "; ".join(filter(None, (message, advice)))
         return StepFailure(message, command.rank, command.node, command.log, quoted, self._cause(first, gang))
 

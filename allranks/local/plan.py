@@ -48,6 +48,7 @@ class PlannedStep:
         processes: ranks on each node, those included that the command starts itself (torchrun).
         launched: processes that are started on each node by whoever runs the step.
         timeout: seconds for one attempt, or None.
+        spare_nodes: so many nodes, though not the first, may be lost, because its torchrun goes on without them.
         needs: the programs that have to be there for it, each with what to do where one is not.
         chosen_by: the steps that decide whether it runs, each with the decision at which it does.
         python: the interpreter of the environment that the step names; None for the run's own.
@@ -68,6 +69,7 @@ class PlannedStep:
     timeout: float | None
     launched: int = 1
     parameter_servers: int = 0
+    spare_nodes: int = 0
     python: Path | None = None
     chosen_by: tuple[tuple[str, bool], ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from allranks.spec.distribution import distribution_kind
 from allranks.spec.parallel import ParallelComponent
 
 PROCESSES_PER_NODE_INPUT = "processes_per_node"  # of a component that starts its own processes on each node
+MIN_NODES_INPUT = "min_nodes"  # the same, where its torchrun goes on when others are lost
 
 
 def apply_values(pipeline: Pipeline, values: Mapping[str, str]) -> tuple[Pipeline, list[Problem]]:

@@ -80,7 +80,7 @@ class GangWatch:
             gang.kill()  # the others' exits come as events of their own
         elif gang.only_servers_left:
             execution.due = time.monotonic() + _SERVER_SECONDS
-        if gang.is_finished:
+        if gang.is_finished or gang.has_losses:  # nothing of a lost node is to go on by itself
             self._sweep_orphans(gang)
         return gang.is_finished
 

@@ -87,9 +87,11 @@ def spare_ports(environ: Environ, launcher: str, port: int) -> tuple[int, ...]:
     """The main ports that rank 0 tries, in this order, and at which the others look for it; the first is `port`.
 
     There is no choice where somebody has chosen (MASTER_PORT, TF_CONFIG), and where nothing tells one job from
-    another: a rank could then take another job's rank 0 for its own.
+    another: a rank could then take another job's rank 0 for its own. A torchrun whose store is not for its ranks gives
+    them a port that was free, and says nothing of the one after it.
     """
-    chosen = "MASTER_PORT" in environ or "TF_CONFIG" in environ or not job_id(environ, launcher)
+    drawn = launcher == "torchrun" and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False"
+    chosen = ("MASTER_PORT" in environ and not drawn) or "TF_CONFIG" in environ or not job_id(environ, launcher)
     return (port,) if chosen else tuple(range(port, port + 2 * _SPARE_PORTS, 2))
 
 

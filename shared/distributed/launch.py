@@ -81,13 +81,24 @@ def detect(environ: Environ | None = None) -> Launch:
         raise LaunchError(f"AZUREML_NODE_COUNT={node_count} has to be at least 1.")
     if not claims:
         return _single(environ, node_count)
-    if claims[0].launcher == families.OVERRIDE.launcher:
-        node_count = None  # the explicit word stands above all others
+    if claims[0].launcher == families.OVERRIDE.launcher or _has_fewer_nodes(claims[0], node_count, environ):
+        node_count = None  # the explicit word stands above all others, and so does a torchrun that has lost nodes
     claim = _completed(claims[0], claims[1:])
     launch = _launch(claim, node_count, environ)
     for other in claims[1:]:
         _check_agreement(claim, launch, other)
     return launch
+
+
+def _has_fewer_nodes(claim: LaunchClaim, node_count: int | None, environ: Environ) -> bool:
+    """Whether torchrun goes on with some of the job's nodes, as ``--nnodes MIN:MAX`` lets it.
+
+    It does not say so; but those that have the id of the job have met as its nodes, at one place. A torchrun that was
+    started on each node for itself has another id.
+    """
+    of_job = environ.get("TORCHELASTIC_RUN_ID") == environ.get("AZUREML_RUN_ID", "")
+    is_torchrun = claim.launcher == families.TORCHRUN.launcher
+    return is_torchrun and of_job and (claim.num_nodes or 0) < (node_count or 0)
 
 
 def _claims(environ: Environ) -> list[LaunchClaim]:
@@ -181,10 +192,10 @@ def _launch(claim: LaunchClaim, node_count: int | None, environ: Environ) -> Lau
     if claim.by_node:
         _check_arithmetic(claim, local_rank, local_world_size, node_rank, num_nodes)
     if node_count not in (None, num_nodes):
-        raise LaunchError(
-            f"{claim}: {num_nodes} node(s) take part, but AZUREML_NODE_COUNT={node_count}. "
-            "Start the launcher for all nodes of the job."
-        )
+        remedy = "Start the launcher for all nodes of the job."
+        if claim.launcher == families.TORCHRUN.launcher:
+            remedy += ' Where torchrun may do with fewer (--nnodes MIN:MAX), give it --rdzv_id "$AZUREML_RUN_ID".'
+        raise LaunchError(f"{claim}: {num_nodes} node(s) take part, but AZUREML_NODE_COUNT={node_count}. {remedy}")
     on_azure = "AZUREML_RUN_ID" in environ or node_count is not None
     return Launch(
         claim.rank,

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from shared.distributed.address import is_loopback
 from shared.distributed.control import Control
-from shared.distributed.errors import ControlError, Refusal, print_line
+from shared.distributed.errors import ControlError, Refusal, UnsavedError, print_line
 from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
@@ -38,9 +38,9 @@ def init(
     """Join the world: find out who this is, meet all other ranks, and start the framework's group.
 
     Leaving the block, all ranks wait for each other and the group ends. A ``Refusal`` in it is printed once, by rank 0,
-    without a traceback, and every rank exits with 2, or 1 if it is an ``UnsavedError``. Any other exception ends this
-    rank without a collective: the others are told, ``logs/error_rank_<rank>.json`` is written, and the exception goes
-    on.
+    without a traceback, and every rank exits with 2, or 1 if it is an ``UnsavedError``; ranks that torchrun then starts
+    again refuse at once. Any other exception ends this rank without a collective: the others are told,
+    ``logs/error_rank_<rank>.json`` is written, and the exception goes on.
 
     A framework's ranks compute on GPUs wherever the node has some; on the CPU where it has none, or where
     CUDA_VISIBLE_DEVICES is empty or -1. GPUs that cannot be used are a ``Refusal`` that says why; see ``devices``.
@@ -59,8 +59,8 @@ def init(
         ControlError: the ranks did not find each other or do not agree.
     """
     seconds, step_timeout = seconds_of(timeout, 0.0), step_timeout or timeout
-    start = framework_starter(framework) if framework is not None else None
     launch = detect()
+    start = _earlier_refusal(launch) or (framework_starter(framework) if framework is not None else None)
     _dump_stacks_on_signal()
     control: Control | None = None
     exit_request: SystemExit | None = None
@@ -103,15 +103,43 @@ def _introduction(launch: Launch, group: FrameworkGroup | None) -> str:
         last = first + launch.local_world_size - 1
         ranks = f"rank {first}" if last == first else f"ranks {first}-{last}"
         who = f"{ranks} of {launch.world_size}"
+    restarts = _torchrun_restarts(launch)
     return (
-        f"distributed: node {launch.node_rank} of {launch.num_nodes}, {who}, launched by {launch.launcher}, "
-        f"main {launch.main_address}:{launch.main_port}{suffix}"
+        f"distributed: node {launch.node_rank} of {launch.num_nodes}, {who}, launched by {launch.launcher}"
+        f"{f' (restart {restarts})' if restarts else ''}, main {launch.main_address}:{launch.main_port}{suffix}"
     )
+
+
+def _torchrun_restarts(launch: Launch) -> int:
+    """How often torchrun has started the ranks of this node again."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if launch.launcher == "torchrun" else 0
+
+
+def _refusal_note() -> Path:
+    """Where the ranks of a node say that they have refused: those of one torchrun, which is the parent of all."""
+    return Path("logs", f"refusal_{os.getppid()}.txt")
+
+
+def _earlier_refusal(launch: Launch) -> Callable[..., FrameworkGroup] | None:
+    """A start that raises what an earlier one has: torchrun starts again whatever has failed, and would hear the same.
+
+    No framework has to be imported for that.
+    """
+    if not _torchrun_restarts(launch) or not _refusal_note().is_file():
+        return None
+    text = _refusal_note().read_text(encoding="utf-8")
+
+    def refuse(*_: object) -> FrameworkGroup:
+        raise Refusal(text)
+
+    return refuse
 
 
 def _end_badly(error: BaseException, launch: Launch, control: Control | None) -> None:
     """Tell the others and leave, without any collective; a ``Refusal``, which rank 0 prints, becomes its exit code."""
     if isinstance(error, Refusal):
+        if launch.launcher == "torchrun" and launch.local_rank == 0 and not isinstance(error, UnsavedError):
+            _write_log(_refusal_note(), str(error))
         if control is not None:
             control.refuse(str(error), error.kind)
             control.leave(grace=5.0)
@@ -132,7 +160,6 @@ def _end_badly(error: BaseException, launch: Launch, control: Control | None) ->
 def _write_error_file(error: BaseException, launch: Launch) -> None:
     """Write ``logs/error_rank_<rank>.json``: time (epoch seconds), rank, node, type, message and traceback."""
     role = "rank" if launch.role == "worker" else launch.role
-    path = Path("logs", f"error_{role}_{launch.rank}.json")
     content = {
         "time": time.time(),
         "rank": launch.rank,
@@ -141,9 +168,13 @@ def _write_error_file(error: BaseException, launch: Launch) -> None:
         "message": str(error),
         "traceback": "".join(traceback.format_exception(error)),
     }
+    _write_log(Path("logs", f"error_{role}_{launch.rank}.json"), json.dumps(content, indent=1) + "\n")
+
+
+def _write_log(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as problem:
         print(f"warning: {path} could not be written: {problem}", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""Every trainer on two ranks as its component starts it, and one rank killed at a moment that the test draws."""
+"""Every trainer on a few ranks as its component starts it, and one rank killed at a moment that the test draws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Options = Mapping[str, object]
 MPI_TRAINERS = ("train_horovod", "train_horovod_keras")
 TENSORFLOW_TRAINERS = ("train_tf_multiworker", "train_tf_parameter_server")
 # The environment's own mpirun, whether or not its bin folder is in PATH.
-_MPIRUN = (str(Path(sys.executable).with_name("mpirun")), "--allow-run-as-root", "--oversubscribe", "-np", "2")
+_MPIRUN = (str(Path(sys.executable).with_name("mpirun")), "--allow-run-as-root", "--oversubscribe", "-np")
 _TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--node_rank", "0")
 _PATIENCE = 300
 """Seconds, on a busy machine; two ranks that import TensorFlow and Horovod were seen to need 100."""
@@ -29,27 +29,33 @@ _SCRIPTS = {"train_torchrun": "train_ddp"}  # a component without a script of it
 
 
 @contextmanager
-def launched(trainer: str, data: Path, out: Path, options: Options) -> Iterator[list[RunningRank]]:
-    """Start a trainer on two ranks, with `out` as their working folder; under a launcher it is the one process."""
+def launched(
+    trainer: str, data: Path, out: Path, options: Options, *, count: int = 2, before: str = "pass"
+) -> Iterator[list[RunningRank]]:
+    """Start a trainer on `count` ranks, with `out` as their working folder; under a launcher it is the one process.
+
+    In each rank the statement `before` comes first.
+    """
     out.mkdir(parents=True, exist_ok=True)
     script = _SCRIPTS.get(trainer, trainer)
     path = ROOT / "components" / script / f"{script}.py"
     code = f"""
         import runpy, sys
+        {before}
         sys.argv = {[str(path), *arguments(data, out, **options)]!r}
         runpy.run_path({str(path)!r}, run_name="__main__")
     """
     port = free_port()
     job = {"AZUREML_RUN_ID": f"launched_{port}", "AZUREML_NODE_COUNT": "1"}
     if trainer in MPI_TRAINERS:
-        context = started(code, [job], out, [*_MPIRUN, sys.executable])
+        context = started(code, [job], out, [*_MPIRUN, str(count), sys.executable])
     elif trainer in TENSORFLOW_TRAINERS:
-        context = started(code, [{**job, "TF_CONFIG": task} for task in _tasks(trainer)], out)
+        context = started(code, [{**job, "TF_CONFIG": task} for task in _tasks(trainer, count)], out)
     elif trainer == "train_torchrun":
-        where = ("--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", str(port))
+        where = ("--nproc_per_node", str(count), "--master_addr", "127.0.0.1", "--master_port", str(port))
         context = started(code, [{**job, "NODE_RANK": "0"}], out, [*_TORCHRUN, *where])
     else:
-        context = started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)], out)
+        context = started(code, [azure_variables(rank, 1, count, port) for rank in range(count)], out)
     with context as ranks:
         yield ranks
 
@@ -78,9 +84,14 @@ def kill_in_training(
         time.sleep(draw.random() * longest)
         running = all(rank.process.poll() is None for rank in ranks)
         if running:
-            with suppress(ProcessLookupError):
-                os.kill(draw.choice(_processes(ranks)), signal.SIGKILL)
+            kill_one(ranks, draw)
         return running, finish(ranks, _PATIENCE)[0].stdout
+
+
+def kill_one(ranks: list[RunningRank], draw: random.Random) -> None:
+    """SIGKILL one process that trains."""
+    with suppress(ProcessLookupError):
+        os.kill(draw.choice(_processes(ranks)), signal.SIGKILL)
 
 
 def ask_to_stop(ranks: list[RunningRank]) -> None:
@@ -107,9 +118,9 @@ def last_step(checkpoints: Path) -> int:
     return max((int(path.name[5:]) for path in checkpoints.glob("step-*")), default=0)
 
 
-def _tasks(trainer: str) -> list[str]:
-    """TF_CONFIG of each process: two workers, and a server of parameters where the trainer wants one."""
-    counts = {"worker": 2} | ({"ps": 1} if trainer == "train_tf_parameter_server" else {})
+def _tasks(trainer: str, workers: int) -> list[str]:
+    """TF_CONFIG of each process: the workers, and a server of parameters where the trainer wants one."""
+    counts = {"worker": workers} | ({"ps": 1} if trainer == "train_tf_parameter_server" else {})
     cluster = {role: [f"127.0.0.1:{free_port()}" for _ in range(count)] for role, count in counts.items()}
     return [
         json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})

@@ -54,6 +54,22 @@ def test_lines_are_appended_without_mlflow(tmp_path: Path) -> None:
     assert before <= lines[0]["time"] <= lines[-1]["time"] <= time.time()
 
 
+def test_lines_of_steps_that_are_done_again_are_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    path = tmp_path / "outputs" / "metrics.jsonl"
+    with init() as world:
+        with Tracker(world) as tracker:
+            tracker.take_back(lambda *_: False)
+            for step in range(1, 6):
+                tracker.log({"loss": 1 / step}, step)
+        path.write_text(path.read_text() + '{"time": 1, "step": 6, "met')  # killed in the middle of a line
+        with Tracker(world) as tracker:
+            tracker.take_back(lambda step, metrics: step <= 3 and "loss" in metrics)
+            tracker.log({"loss": 0.0}, 4)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3, 4]
+
+
 def test_a_preparation_that_is_done_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -13,7 +13,7 @@ from allranks.local.gang_execution import GangExecution
 from allranks.local.kinds import StepKind
 from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
-from allranks.local.settings import PROCESSES_PER_NODE_INPUT
+from allranks.local.settings import MIN_NODES_INPUT, PROCESSES_PER_NODE_INPUT
 from allranks.spec import Component, Distribution, Output, Resources, Step
 from allranks.spec.budget import current_budget
 from allranks.spec.values import check_command_values
@@ -56,6 +56,7 @@ def plan_command(step: Step, component: Component, scope: PipelineScope, searche
         shm_size=None if resources.shm_size is None else scope.as_text(resources.shm_size),
         docker_args=resources.docker_args,
         downloaded=downloaded_inputs(step, component, scope.pipeline.inputs),
+        spare_nodes=_spare_nodes(step, component, inputs.get(MIN_NODES_INPUT), nodes, scope),
     )
 
 
@@ -78,6 +79,15 @@ def _plan_ranks(
         most = f"more than the {budget.ranks:,} that can be planned on this machine. {budget.how_to_raise('ranks')}"
         scope.refuse(step, f"{nodes:,} x {processes:,} ranks are {most}")
     return nodes, processes, servers
+
+
+def _spare_nodes(step: Step, component: Component, fewest: object, nodes: int, scope: PipelineScope) -> int:
+    """How many nodes a component that starts its own processes can lose: those beyond its input ``min_nodes``."""
+    if not isinstance(fewest, int) or PROCESSES_PER_NODE_INPUT not in component.inputs:
+        return 0
+    if fewest > nodes:
+        scope.refuse(step, f"{MIN_NODES_INPUT} {fewest} is more than instance_count {nodes}; give at most {nodes}.")
+    return max(0, nodes - fewest)
 
 
 def _check_workers(distribution: Distribution, nodes: int, step: Step, scope: PipelineScope) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from allranks.local.gang import RankExit
 from allranks.local.metrics_file import read_end
@@ -22,6 +23,23 @@ _CAUSE = re.compile(
     r"(?:.*\n)*?  exitcode +: (?P<code>-?\d+) ",
     re.MULTILINE,
 )
+
+
+_OF_TORCHRUN = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ torch/distributed/")
+_REPORT_START = re.compile(r'  File "\S*torchrun", line ')
+
+
+def words_of_ranks(lines: Sequence[str], count: int) -> tuple[str, ...]:
+    """The last of these lines of a log, without what torchrun itself says there.
+
+    Its report, with which the log of a failed one ends, says who failed and not why.
+    """
+    starts = [number for number, line in enumerate(lines) if _REPORT_START.match(line)]
+    if not starts:
+        return tuple(lines[-count:])
+    own = (line for line in lines[: starts[-1] - 1] if not _OF_TORCHRUN.match(line))
+    before = [line for line, _ in groupby(own)]  # each start of the ranks may have ended alike
+    return tuple((before or lines)[-count:])
 
 
 def reported_exit(exits: Sequence[RankExit]) -> RankExit | None:

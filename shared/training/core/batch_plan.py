@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from shared.distributed import Refusal, detect
@@ -47,5 +48,15 @@ def plan_batches(batch: BatchSettings, world_size: int | None = None) -> BatchPl
     Raises:
         Refusal: inside the control plane, so that one rank speaks and all leave; if the parts are not whole.
     """
+    launch = detect()
     with refusing_once():
-        return BatchPlan(batch.batch_size, world_size or detect().world_size, batch.accumulation_steps)
+        try:
+            return BatchPlan(batch.batch_size, world_size or launch.world_size, batch.accumulation_steps)
+        except Refusal as refusal:
+            nodes = int(os.environ.get("AZUREML_NODE_COUNT", launch.num_nodes))
+            if nodes <= launch.num_nodes or launch.launcher != "torchrun":
+                raise
+            raise Refusal(
+                f"{refusal}. Of {nodes} nodes {launch.num_nodes} are left: start the job again with all of them, and "
+                "it continues from its checkpoint"
+            ) from None

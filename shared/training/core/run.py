@@ -61,6 +61,7 @@ class TrainingRun:
 
     def __enter__(self) -> Self:
         self._tracker = self._open.enter_context(Tracker(self._world, self._schedule.steps))
+        self._tracker.take_back(self._is_done)
         self._open.enter_context(self._meter.stopping_on_sigterm())
         self._tracker.params({name: value for name, value in values_of(self._settings).items() if value is not None})
         self._note_nothing_left()
@@ -197,6 +198,12 @@ class TrainingRun:
     def save_model(self, save: Callable[[], None]) -> None:
         """Let rank 0 write the trained model with `save`; every rank calls this."""
         self._world.once(save, name="save the model", scope="job", timeout=self._world.solo_timeout)
+
+    def _is_done(self, step: int, metrics: Mapping[str, float]) -> bool:
+        """Whether what was reported at a step before this start is not reported again."""
+        if step != self.at.step or "epoch" not in metrics:
+            return step <= self.at.step
+        return bool(self.at.history) and self.at.history[-1]["step"] == step
 
     def _note_nothing_left(self) -> None:
         """Say why no step is made, where the checkpoint has done all that is asked for, or more."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.distributed import Launch, LaunchError, detect
+from shared.distributed.address import spare_ports
 
 Variables = dict[str, str]
 
@@ -347,6 +348,20 @@ def test_world_that_is_no_multiple_of_the_nodes() -> None:
 def test_launcher_that_covers_some_of_the_nodes() -> None:
     with pytest.raises(LaunchError, match="AZUREML_NODE_COUNT=2"):
         detect({**torchrun(1, 1, 2), "AZUREML_NODE_COUNT": "2"})
+    with pytest.raises(LaunchError, match=r'give it --rdzv_id "\$AZUREML_RUN_ID"'):
+        detect({**torchrun(1, 1, 2), "AZUREML_NODE_COUNT": "2", "AZUREML_RUN_ID": "job_1"})
+
+
+def test_torchrun_that_has_lost_a_node() -> None:
+    job = {"AZUREML_NODE_COUNT": "4", "AZUREML_RUN_ID": "job_1", "TORCHELASTIC_RUN_ID": "job_1", "NODE_RANK": "3"}
+    launch = detect({**torchrun(5, 3, 2), **job})
+    assert launch == Launch(5, 6, 1, 2, 2, 3, "torchrun", "10.0.0.4", 6105)
+
+
+@pytest.mark.parametrize(("shared", "count"), [("True", 1), ("False", 8)])
+def test_a_port_that_torchrun_has_drawn_is_none_that_somebody_has_chosen(shared: str, count: int) -> None:
+    variables = {**torchrun(0, 1, 2), "TORCHELASTIC_USE_AGENT_STORE": shared}
+    assert len(spare_ports(variables, "torchrun", 6105)) == count
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", ""])

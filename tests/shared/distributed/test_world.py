@@ -137,6 +137,22 @@ def test_torchrun_starts_the_ranks_again() -> None:
     assert result.stdout.count("rank 0 of 2 got 3.0") == 2
 
 
+def test_ranks_that_torchrun_starts_again_refuse_at_once(tmp_path: Path) -> None:
+    code = """
+    import os
+    from shared.distributed import Refusal, init
+    with init() as world:
+        print("start", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+        raise Refusal("the batch does not divide")
+    """
+    options = ["--nproc_per_node", "2", "--max_restarts", "2", "--master_port", str(free_port()), "--monitor_interval"]
+    with started(code, [{}], tmp_path, [*torchrun_command(), *options, "0.1"]) as ranks:
+        (result,) = finish(ranks, 90)
+    assert result.returncode == 1
+    assert set(result.stdout.splitlines()) == {"start 0"}
+    assert result.stderr.count("error: the batch does not divide") == 3
+
+
 def test_missing_variables_are_set_inside_the_block_and_none_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_PORT", "7000")
     with init():
