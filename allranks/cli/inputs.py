@@ -36,7 +36,7 @@ def add_map_argument(parser: argparse.ArgumentParser) -> None:
     add_repeated(parser, "--map", "REFERENCE=PATH", registered)
 
 
-def add_repeated(parser: argparse.ArgumentParser, option: str, metavar: str, explanation: str) -> None:
+def add_repeated(parser: argparse._ActionsContainer, option: str, metavar: str, explanation: str) -> None:
     """Declare an option that may be given several times; without it the list is empty."""
     parser.add_argument(option, metavar=metavar, action="append", default=[], help=explanation)
 

@@ -40,8 +40,8 @@ from allranks.request import ANY_CLIENT, CLIENTS, RunRequest, ScriptRequest, is_
 HELP = "run a pipeline, a component or a script of yours on this machine, as Azure ML would"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what says what is run, and in what."""
     add_input_arguments(parser, may_lack_target=True)
     script = parser.add_argument_group(
         "a script", "TARGET train.py or train.ipynb, or one of these; ARGUMENTS after --"
@@ -54,13 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     script.add_argument("--code", metavar="DIR", default="", help=copied)
     parser.set_defaults(**{SCRIPT_ARGUMENTS: ()})
     parser.add_argument("--steps", metavar="STEP,…", default="", help="only these steps and those that they need")
-    parser.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
-    parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
-    parser.add_argument("--resume", metavar="RUN", help="start a run again as it was; its finished steps are reused")
-    retries = (
-        "further attempts for a step that fails, whatever the reason (default: those that a checkpoint makes sure of)"
-    )
-    parser.add_argument("--retries", metavar="N", type=int, help=retries)
     stands = "what stands for data or a component in the cloud, such as azureml:mnist=./mnist"
     add_repeated(parser, "--map", "REFERENCE=PATH", stands)
     python = "the interpreter that runs a step, in place of the one that its environment calls for"
@@ -69,6 +62,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the environment that a step (or *) runs in: one of ours, one of Azure's that is known, or a YAML file"
     )
     add_repeated(parser, "--environment", "STEP=NAME_OR_FILE", environment)
+    parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_target_arguments(parser)
+    parser.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
+    parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
+    parser.add_argument("--resume", metavar="RUN", help="start a run again as it was; its finished steps are reused")
+    retries = (
+        "further attempts for a step that fails, whatever the reason (default: those that a checkpoint makes sure of)"
+    )
+    parser.add_argument("--retries", metavar="N", type=int, help=retries)
     parser.add_argument(
         "--containers",
         nargs="?",
@@ -76,8 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="docker|podman",
         help="each emulated node is a container of the step's image",
     )
-    parser.add_argument("--runs-dir", metavar="DIR", default=DEFAULT_HOME, help=f"default: {DEFAULT_HOME}")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
     shown = "show what ranks print while they run: all, none, or STEP or STEP:RANK, several joined by commas"
     parser.add_argument(
         "--logs",
@@ -100,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     """Check everything, run the plan, say what became of it."""
     home = RunsHome(Path(args.runs_dir).resolve())
     _sort_out_target(args)
-    request, earlier = _request(args, home)
+    request, earlier = requested_run(args, home)
     prepared = prepare_run(request, home, earlier=earlier)
     display = _display(args, prepared.plan)
     if args.dry_run:
@@ -150,8 +155,8 @@ def _display(args: argparse.Namespace, plan: RunPlan) -> RunDisplay:
     return RunDisplay(logs, args.events)
 
 
-def _request(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, EarlierRun | None]:
-    """What was asked for, and the run that is resumed."""
+def requested_run(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest, EarlierRun | None]:
+    """What was asked for, and the run that is resumed; raises UsageError for what does not go together."""
     if args.target is not None and "=" in args.target and not Path(args.target).exists():
         args.values.insert(0, args.target)
         args.target = None

@@ -191,7 +191,7 @@ class _Engine:
             workplace.discard()
             return False
         execution.workplace = workplace
-        if not self._options.use_cache:
+        if not self._options.use_cache or execution.step.name in self._options.anew:
             workplace.prepare([])
         return True
 

@@ -172,6 +172,7 @@ class StepExecution(ABC):
                 "interpreter": step.host.identity(self.python),
                 "environment_variables": dict(step.environment_variables),
                 "distribution": [step.distribution, step.nodes, step.processes, step.parameter_servers],
+                **({"variant": step.variant} if step.variant else {}),
             }
         )
 

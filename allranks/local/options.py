@@ -18,12 +18,16 @@ from allranks.request import RunRequest
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a plan is run; request.json keeps the request and the definition, which is the pipeline as it was read."""
+    """How a plan is run; request.json keeps the request and the definition, which is the pipeline as it was read.
+
+    Steps that begin ``anew`` go on from nothing that another run has left unfinished.
+    """
 
     home: RunsHome
     python: Path
     request: RunRequest
     definition: Mapping[str, Any] = field(default_factory=dict)
+    anew: frozenset[str] = frozenset()
 
     @property
     def use_cache(self) -> bool:

@@ -55,6 +55,7 @@ class PlannedStep:
         shm_size, docker_args: what it asks for its container.
         downloaded: the data inputs of which it gets copies.
         host: where its ranks run.
+        variant: keeps its results apart from those of a step that is equal otherwise; empty for the usual ones.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class PlannedStep:
     downloaded: frozenset[str] = frozenset()
     host: NodeHost = THIS_MACHINE
     sources: Mapping[str, InputSource] = field(default_factory=dict)
+    variant: str = ""
 
     @property
     def after(self) -> tuple[str, ...]:

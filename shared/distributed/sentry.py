@@ -56,10 +56,11 @@ def start_sentry(title: str, connection: int) -> int | None:
 def watch(pid: int, connection: int, title: str) -> None:
     """Watch the process until it ends; end it once it, or another rank, stands still."""
     rank, state = os.pidfd_open(pid), os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    status = os.open(f"/proc/{pid}/status", os.O_RDONLY)
     if os.getppid() != pid:  # it has ended meanwhile, and its number may be another's
         return
     sources = [rank, connection]
-    received, looks = b"", 0
+    received, looks, switches = b"", 0, b""
     while True:
         began = time.monotonic()
         ready = select.select(sources, [], [], LOOK_SECONDS)[0]
@@ -76,6 +77,9 @@ def watch(pid: int, connection: int, title: str) -> None:
                 return
         was_asleep = time.monotonic() - began > 4 * LOOK_SECONDS
         looks = looks + 1 if is_stopped(state) and not was_asleep else 0
+        if looks:  # who is stopped and continued in turns is slow, and does not stand still
+            before, switches = switches, count_switches(status)
+            looks = looks if switches == before else 1
         if looks >= STOPPED_LOOKS:
             seconds = looks * LOOK_SECONDS
             told = f"{title} stands still: its process was stopped {seconds:.0f} s ago, and nobody has continued it."
@@ -94,6 +98,14 @@ def is_stopped(state: int) -> bool:
         return os.pread(state, 4096, 0).rpartition(b")")[2].split()[0] == b"T"
     except ProcessLookupError:
         return False
+
+
+def count_switches(status: int) -> bytes:
+    """How often a process was taken from a processor, as its open /proc/PID/status says: never while it is stopped."""
+    try:
+        return os.pread(status, 1 << 14, 0).partition(b"\nvoluntary_ctxt_switches")[2]
+    except ProcessLookupError:
+        return b""
 
 
 def stalled_news(received: bytes) -> str | None:

@@ -25,6 +25,7 @@ HOW = {
     r"allranks runs compare .*": "no: it names the reader's own runs; tests/cli/test_compare.py compares two",
     r"allranks run my_pipeline\.yml --dry-run": "mapped",  # the next line on the page says what a cloud's data needs
     r"allranks run my_pipeline\.yml .*": "run",
+    r"allranks drill .*": "no: it trains at least twice; tests/drill strikes smaller steps, with real processes",
     r"allranks run check_cluster .*": "train",
     r"allranks (doctor|completion bash)": "run",
     r"allranks run image_classification epochs=5 --scale train=1x4": "train",

@@ -91,6 +91,20 @@ def test_a_rank_that_is_continued_in_time_goes_on() -> None:
     assert [(rank.returncode, rank.stdout) for rank in run_ranks(code, timeout=SECONDS)] == [(0, "done\n")] * 2
 
 
+def test_a_rank_that_is_stopped_and_continued_in_turns_is_slow_and_goes_on() -> None:
+    code = """
+        import os, signal, subprocess, sys
+        from shared.distributed import init
+        HOLD = "for i in $(seq 11); do kill -STOP $0; sleep 0.45; kill -CONT $0; sleep 0.05; done"
+        with init() as world:
+            if world.rank == 1:
+                subprocess.run(["setsid", "sh", "-c", HOLD, str(os.getpid())])
+            world.barrier("comes")
+        print("done")
+    """
+    assert [(rank.returncode, rank.stdout) for rank in run_ranks(code, timeout=SECONDS)] == [(0, "done\n")] * 2
+
+
 def test_what_is_stopped_and_what_is_not() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         state = os.open(f"/proc/{process.pid}/stat", os.O_RDONLY)

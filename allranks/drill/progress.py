@@ -1,0 +1,131 @@
+"""How far a step is while it runs: the training's step that it has logged, and what it has written of checkpoints."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from allranks.local.folders import RunFolder, StepFolder, read_json_file
+from allranks.local.plan import PlannedStep
+from allranks.local.result import ProgressLook
+from allranks.local.tracking.jobs import job_run_id
+from allranks.local.tracking.reading import TrackingReader
+
+_QUIET_SECONDS = 0.3  # without a change: what was being written is whole, where nothing says that
+_TRACKED_SECONDS = 0.2  # between two looks at what was logged with MLflow
+_NUMBERED = re.compile(r"(?:step|checkpoint|ckpt|iter)[-_=]?0*(\d{1,15})(?:\D|$)")
+_COMMITTED = "manifest.json"  # the last file of a checkpoint of ours
+
+
+class StepWatch:
+    """What one attempt of a step has done so far; looked at many times a second."""
+
+    def __init__(self, run: RunFolder, step: PlannedStep) -> None:
+        self._run = run
+        self._step = step
+        self._folder: StepFolder = run.step(step.name)
+        self._look = ProgressLook(self._folder.metrics())
+        self._began = time.time()
+        self._tracked: int | None = None
+        self._tracked_due = 0.0
+        self.outputs = _work_outputs(run, self._folder)
+        self._before = _tree(self.outputs)
+        self._last = self._before
+        self._changed_at: float | None = None
+
+    @property
+    def trained_step(self) -> int | None:
+        """The last step of the training that this attempt has logged; None before it logs one."""
+        found = self._look.look().step
+        if found is not None:
+            return found
+        now = time.monotonic()
+        if now >= self._tracked_due:
+            self._tracked = logged_step(self._run, self._step.name, self._began)
+            self._tracked_due = now + _TRACKED_SECONDS
+        return self._tracked
+
+    def is_saving(self) -> bool:
+        """Whether this attempt has begun to write something into its outputs that was not there before."""
+        return _tree(self.outputs) != self._before
+
+    def has_saved(self) -> bool:
+        """Whether this attempt has written a whole checkpoint."""
+        now, tree = time.monotonic(), _tree(self.outputs)
+        if tree != self._last:
+            self._last, self._changed_at = tree, now
+        new = set(tree) - set(self._before)
+        if any(Path(name).name == _COMMITTED for name in new):
+            return True
+        if any(Path(name).name == _COMMITTED or re.search(r"rank-\d{5,}-", name) for name in tree):
+            return False  # a checkpoint of ours that has no manifest yet
+        return bool(new) and self._changed_at is not None and now - self._changed_at > _QUIET_SECONDS
+
+
+def logged_step(run: RunFolder, step: str, since: float = 0.0) -> int | None:
+    """The highest step that was logged with MLflow since then (seconds since 1970); None where none above 0 was."""
+    try:
+        with TrackingReader(run.home) as reader:
+            points = [point for one in reader.metrics(job_run_id(run.id, step)).values() for point in one]
+    except OSError:
+        return None
+    return max((point.step for point in points if point.time >= since and point.step > 0), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """The newest checkpoint that is there: its path, and its step of the training where its name says that."""
+
+    path: Path
+    step: int | None
+
+
+def newest_checkpoint(outputs: Path) -> SavedState | None:
+    """The newest checkpoint below a step's outputs: by number where names have one, or else the newest file."""
+    entries = [path for path in outputs.rglob("*") if not path.name.startswith(".")] if outputs.is_dir() else []
+    numbered = [(int(match[1]), path) for path in entries if (match := _NUMBERED.search(path.name))]
+    if any((path / _COMMITTED).is_file() for _, path in numbered):
+        numbered = [(number, path) for number, path in numbered if (path / _COMMITTED).is_file()]
+    if numbered:
+        number, path = max(numbered, key=lambda one: one[0])
+        return SavedState(path, number)
+    files = [path for path in entries if path.is_file()]
+    newest = max(files, key=lambda path: path.stat().st_mtime_ns, default=None)
+    return None if newest is None else SavedState(newest, None)
+
+
+def corrupt_file(saved: SavedState) -> Path | None:
+    """Flip a bit in the middle of the largest file of a checkpoint; which file that is, None of an empty one."""
+    files = [saved.path] if saved.path.is_file() else [path for path in saved.path.rglob("*") if path.is_file()]
+    largest = max(files, key=lambda path: path.stat().st_size, default=None)
+    if largest is None or largest.stat().st_size == 0:
+        return None
+    middle = largest.stat().st_size // 2
+    with largest.open("r+b") as opened:
+        opened.seek(middle)
+        byte = opened.read(1)[0]
+        opened.seek(middle)
+        opened.write(bytes([byte ^ 1]))
+    return largest
+
+
+def _work_outputs(run: RunFolder, folder: StepFolder) -> Path:
+    """Where a step writes until it has succeeded."""
+    state = read_json_file(folder.state) or {}
+    return run.home.work(str(state.get("key", ""))) / "outputs"
+
+
+def _tree(outputs: Path) -> dict[str, int]:
+    """The files below a folder that is being written to, with their sizes."""
+    found = {}
+    for place, _, names in os.walk(outputs):
+        for name in names:
+            path = f"{place}/{name}"
+            try:
+                found[path] = os.stat(path).st_size  # noqa: PTH116 looked at a hundred times a second
+            except OSError:
+                continue
+    return found
