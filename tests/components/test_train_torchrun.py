@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
 from allranks.library import VERSION
-from tests.components.training import check_times, furthest, train, weights, write_digits
+from tests.components.training import check_times, furthest, lines, train, weights, write_digits
 from tests.helpers import ROOT, azure_variables, clean_environment, free_port
 
 FOLDER = ROOT / "components" / "train_torchrun"
@@ -47,9 +50,9 @@ def command(values: dict[str, object]) -> str:
 
 
 @pytest.mark.slow
-def test_two_nodes_of_two_ranks_end_with_the_weights_of_one_rank(tmp_path: Path) -> None:
+def test_two_nodes_of_two_ranks_one_of_which_is_killed_end_with_the_weights_of_one_rank(tmp_path: Path) -> None:
     data = write_digits(tmp_path / "data", rows=400)
-    options: dict[str, object] = {"epochs": 3, "batch_size": 16}
+    options: dict[str, object] = {"epochs": 3, "batch_size": 16, "log_every": 1, "checkpoint_every": 4}
     out = tmp_path / "out"
     outputs = {"model": out / "model", "checkpoints": out / "checkpoints", "metrics": out / "metrics"}
     line = command({"data": data, "processes_per_node": 2, **options, **outputs})
@@ -63,14 +66,31 @@ def test_two_nodes_of_two_ranks_end_with_the_weights_of_one_rank(tmp_path: Path)
             subprocess.Popen(["bash", "-c", line], cwd=folder, env=environment | {"PYTHONPATH": "", "PATH": path})
         )
     try:
+        kill_rank(3, tmp_path / "node0", 14)
         assert [node.wait(150) for node in nodes] == [0, 0]
     finally:
         for node in nodes:
             node.kill()
             node.wait()
     check_times(out / "metrics", ranks=4)
+    steps = [line["step"] for line in lines(tmp_path / "node0") if "loss" in line["metrics"]]
+    assert steps == list(range(1, 3 * (280 // 16) + 1)), "each step is reported once, though some were made twice"
     train(data, tmp_path / "alone", **options)
     assert furthest(weights(out), weights(tmp_path / "alone")) < 1e-5
+
+
+def kill_rank(rank: int, folder: Path, steps: int) -> None:
+    """Kill a rank that was started by torchrun when so many lines of metrics are in the folder of the first node."""
+    until = time.monotonic() + 120
+    while len(lines(folder)) < steps:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    mark = f"RANK={rank}".encode()
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            variables, folder_of = environ.read_bytes().split(b"\0"), (environ.parent / "cwd").resolve()
+            if mark in variables and b"TORCHELASTIC_RESTART_COUNT=0" in variables and folder_of.parent == folder.parent:
+                os.kill(int(environ.parent.name), signal.SIGKILL)
 
 
 def test_the_folder_holds_no_copy_of_the_script() -> None:
