@@ -71,15 +71,16 @@ class RoomMaker:
         self._folder, self._every = folder, every
         self._read: Path | None = None  # all bytes of it were right
 
-    def make_room(self, step: int, needed: int, *, always: bool) -> str:
+    def make_room(self, step: int, needed: int, *, always: bool, model: Path | None = None) -> str:
         """Remove what is left of broken saves, and one checkpoint; its name, or an empty text if none may go.
 
         Args:
             step: that is to be saved.
             needed: bytes; where so many are free nothing is removed.
             always: whatever the storage says.
+            model: folder of the model, if it is for that: one on another disk needs no room on this one.
         """
-        if not always and self._has_room(needed):
+        if (not always and self._has_room(needed)) or not (model is None or _is_beside(model, self._folder)):
             return ""
         known = checkpoints_newest_first(self._folder)
         broken = [path for path in known if not (path / MANIFEST_FILE).is_file() and step_of(path) != step]
@@ -111,6 +112,12 @@ class RoomMaker:
         if path != self._read and find_damage(path, whole=True) is None:
             self._read = path
         return path == self._read
+
+
+def _is_beside(one: Path, other: Path) -> bool:
+    """Whether two folders, of which the nearest that are there are looked at, lie on one disk."""
+    disks = {next(place.stat().st_dev for place in (path, *path.parents) if place.exists()) for path in (one, other)}
+    return len(disks) == 1
 
 
 def free_bytes(folder: Path) -> int | None:

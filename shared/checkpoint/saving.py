@@ -90,6 +90,7 @@ class CheckpointEngine:
         self.failed_saves, self.saved_step = 0, cast("int | None", None)
         self.failure: FailedSave | None = None
         self._unsaved: _Save | None = None  # what the last failure has left in the buffers
+        self._last: _Save | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._stall = self._writing = 0.0
@@ -122,6 +123,7 @@ class CheckpointEngine:
         if self._world is not None and self._channel is None:
             self._channel = self._world.open_channel(_CHANNEL)
         # A daemon: a process that fails ends without waiting for its storage.
+        self._last = save
         self._thread = threading.Thread(target=self._run, args=(save,), name="checkpoint", daemon=True)
         self._thread.start()
         self._stall = time.perf_counter() - began
@@ -157,6 +159,14 @@ class CheckpointEngine:
             self.check()
         return self.failure
 
+    def clear_for_model(self, model: Path) -> None:
+        """Make room for the trained model, which is no larger than a checkpoint, where storage has been full before.
+
+        Every rank calls this when it has finished; `model` is its folder.
+        """
+        if self._is_tight and self._last is not None and self._make_room(self._last, always=False, model=model):
+            self._say(f"warning: {self._folder} keeps one checkpoint fewer, so that there is room for the model")
+
     def close(self) -> None:
         """Wait, and end what the engine has with the other ranks."""
         self.wait()
@@ -182,8 +192,10 @@ class CheckpointEngine:
         if self._is_tight:
             self._make_room(save, always=False)
         failure = self._try_once(save)
-        if failure is not None and failure.full and self._make_room(save, always=True):
-            failure = self._try_once(save)
+        if failure is not None and failure.full:
+            self._is_tight = True
+            if self._make_room(save, always=True):
+                failure = self._try_once(save)
         self._note_outcome(save, failure)
 
     def _try_once(self, save: _Save) -> FailedSave | None:
@@ -229,17 +241,17 @@ class CheckpointEngine:
         needed = sum(size for *_, size in collected)
         return describe_failure(self._folder, save.step, said, needed, full=full)
 
-    def _make_room(self, save: _Save, *, always: bool) -> bool:
-        """Let rank 0 remove what may go, before any rank writes; whether it has."""
+    def _make_room(self, save: _Save, *, always: bool, model: Path | None = None) -> bool:
+        """Let rank 0 remove what may go, before any rank writes, for a checkpoint or the model; whether it has."""
         if self._channel is None:
-            removed = self._room.make_room(save.step, save.size, always=always)
+            removed = self._room.make_room(save.step, save.size, always=always, model=model)
         else:
             sizes = self._channel.collect(save.size, f"sizes of step {save.step}", self._timeout)
             removed = self._channel.once(
-                lambda: self._room.make_room(save.step, sum(sizes or ()), always=always),
+                lambda: self._room.make_room(save.step, sum(sizes or ()), always=always, model=model),
                 name=f"room for step {save.step}", scope="job", timeout=self._channel.solo_timeout,
             )  # fmt: skip
-        if removed and not self._has_said_tight:
+        if removed and model is None and not self._has_said_tight:
             self._has_said_tight = True
             self._say(
                 f"warning: {self._folder} has no room for one more checkpoint: {removed} was removed before that of "
@@ -255,7 +267,7 @@ class CheckpointEngine:
             if before is not None:
                 self._say(f"note: the checkpoint of step {save.step} was saved, after others were not")
             return
-        self._unsaved, self._is_tight = save, self._is_tight or failure.full
+        self._unsaved = save
         self.failed_saves += not save.is_last  # it has been counted
         goes_on = "" if save.is_last else "training goes on; "
         self._say(

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from shared.checkpoint.choose import newest_valid_checkpoint
 from tests.components.launched import Options, ask_to_stop, launched, run_launched
@@ -129,11 +130,40 @@ def test_a_model_that_finds_no_room_fails_the_training(digits: Path, tmp_path: P
         further = {"epochs": 1, "model": disk / "model", "checkpoints": tmp_path / "c"}
         with launched("train_ddp", data, tmp_path / "out", {**options, **further}) as ranks:
             results = finish(ranks, 60)
+        left = list((disk / "model").iterdir())
     assert [result.returncode for result in results] == [1, 1]
     (line,) = [line for line in said(results).splitlines() if line.startswith("error: ")]
     assert f"No space left on device. It belongs into {disk / 'model'}, where " in line
     assert line.endswith("goes on from the checkpoint of step 8.")
+    assert left == []
     assert "Traceback" not in said(results)
+
+
+def test_a_checkpoint_makes_room_for_the_model(digits: Path, tmp_path: Path) -> None:
+    data, options = arranged("train_ddp", digits, tmp_path)
+    with small_disk(tmp_path / "disk", int(2.2 * CHECKPOINT)) as disk:
+        further = {"model": disk / "model", "checkpoints": disk / "c"}
+        results = run_launched("train_ddp", data, tmp_path / "out", {**options, **further})
+        assert steps_in(disk / "c") == [16]
+        assert weights(disk)
+    assert "keeps one checkpoint fewer, so that there is room for the model" in said(results)
+
+
+def test_a_checkpoint_of_the_users_own_that_finds_no_room_costs_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from shared.training.lightning.state import SafetensorsIO
+
+    with small_disk(tmp_path / "disk", 2**20) as disk:
+        io = SafetensorsIO(tmp_path)
+        for step, name in enumerate(("best.ckpt", "best-v1.ckpt"), start=1):
+            io.save_checkpoint({"global_step": step, "w": torch.zeros(2**17)}, disk / name)
+        io.remove_checkpoint(disk / "best.ckpt")  # as a ModelCheckpoint does when another is the best
+        assert io.load_checkpoint(disk / "best.ckpt")["global_step"] == 1
+        assert f"warning: {disk / 'best-v1.ckpt'} was not saved: [Errno 28] No space" in capsys.readouterr().err
+        io.save_checkpoint({"global_step": 3, "w": torch.zeros(2)}, disk / "best-v2.ckpt")
+        io.remove_checkpoint(disk / "best.ckpt")
+        assert not (disk / "best.ckpt").exists()
 
 
 def test_metrics_and_logs_on_a_full_disk_end_nothing(digits: Path, tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def test_without_room_for_one_more_it_keeps_one_fewer(disk: Path, capfd: pytest.
     save(engine, 1, 2, 3, 4, 5)
     assert steps_in(disk) == [4, 5]
     assert (engine.failed_saves, engine.failure, engine.saved_step) == (0, None, 5)
+    assert files.newest_attempt(disk).endswith("x6")  # one attempt has failed, of those that knew nothing of it
     (line,) = capfd.readouterr().err.splitlines()
     assert re.fullmatch(
         "warning: .* no room for one more checkpoint: step-00000001 was removed before .* step 3 .*", line

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from shared.checkpoint.saving import CheckpointEngine
 from shared.settings.command_line import read_settings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import ScheduleSettings
@@ -34,8 +36,8 @@ class Saver:
     """Notes what it is to save."""
 
     def __init__(self, own_step: int | None) -> None:
-        self.own_step, self.saved = own_step, list[int]()
-        self.writer = SimpleNamespace(times=SimpleNamespace(writing=0.0))
+        self.own_step, self.saved, self.last_saved = own_step, list[int](), own_step
+        self.writer = CheckpointEngine(None, Path("checkpoints"), timedelta(seconds=1))
 
     def save(self, position: TrainingPosition) -> None:
         self.saved.append(position.step)

@@ -54,7 +54,7 @@ class TrainingRun:
         self._validation_seconds: float | None = None
         self._speed: list[float] = []
         self._stalls: list[float] = []
-        self._reserved = False
+        self._reserved = self._is_finished = False
         self._unreported: dict[str, float] = {}
         self._meter, self._throughput, self._times = meter, throughput, TimeReport(world, groups)
         self._open = ExitStack()
@@ -70,7 +70,9 @@ class TrainingRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        unsaved = explain_unsaved(error, self._settings.model, self._saver.last_saved) if error is not None else None
+        unsaved = None
+        if error is not None and self._is_finished:
+            unsaved = explain_unsaved(error, self._settings.model, self._saver.last_saved, clears=self._world.is_main)
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
             self._world.announce_failure(unsaved or error)
         elif error is None:
@@ -176,6 +178,8 @@ class TrainingRun:
         if self._saved != self.at.step:
             self._save()
         self._saver.finish()
+        self._saver.writer.clear_for_model(self._settings.model)
+        self._is_finished = True
         if not self._world.is_main:
             return
         if failed := self._failed_saves():

@@ -11,13 +11,14 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from shared.checkpoint.room import FailedSave, free_bytes, in_bytes
 from shared.distributed import OnceError, UnsavedError
 from shared.distributed.errors import print_line
-from shared.storage import is_full, make_folder, may_pass, write_text
+from shared.storage import is_full, list_folder, make_folder, may_pass, remove_file, remove_folder, write_text
 
 
 def stopped_line(step: int, folder: Path, failure: FailedSave | None) -> str:
@@ -40,10 +41,11 @@ def stopped_line(step: int, folder: Path, failure: FailedSave | None) -> str:
     )
 
 
-def explain_unsaved(error: BaseException, model: Path, last: int | None) -> UnsavedError | None:
-    """Say why a training fails whose model, or whatever else it cannot do without, finds no room; None for others.
+def explain_unsaved(error: BaseException, model: Path, last: int | None, *, clears: bool) -> UnsavedError | None:
+    """Say why a training fails whose model finds no room; None for other errors.
 
-    `last` is the step of the newest checkpoint, None if there is none.
+    `last` is the step of the newest checkpoint, None if there is none. What there is of the model is removed by the
+    rank that `clears`: whoever started it may lack the room to say what has happened.
     """
     if isinstance(error, OSError) and is_full(error):
         said = str(error)
@@ -51,6 +53,10 @@ def explain_unsaved(error: BaseException, model: Path, last: int | None) -> Unsa
         said = error.error_message
     else:
         return None
+    if clears:
+        with suppress(OSError):
+            for path in list_folder(model):
+                (remove_folder if path.is_dir() else remove_file)(path)
     free = free_bytes(model)
     known = "" if free is None else f", where {in_bytes(free)} are free"
     begins = "begins anew: there is no checkpoint" if last is None else f"goes on from the checkpoint of step {last}"
