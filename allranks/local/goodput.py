@@ -113,7 +113,7 @@ def read_attempt_steps(folder: StepFolder, started: float) -> AttemptSteps | Non
     steps = sorted(logged)
     moments = accumulate((logged[step] for step in steps), max)
     pace = list(zip(moments, steps, strict=True))
-    gap = steps[1] - steps[0] if len(steps) > 1 else steps[0]
+    gap = max((after - before for before, after in pairwise(steps)), default=steps[0])  # an epoch's end cuts one short
     continued = _continued_step([folder.log(0), folder.log(None)])
     first = max(0, steps[0] - gap) if continued is None else continued
     thinned = pace[:: max(1, len(pace) // _MOST_POINTS)]

@@ -157,6 +157,14 @@ def test_steps_that_were_made_again_are_lost_and_only_kept_ones_count(tmp_path: 
     assert restart_words(RestartSummary()) == ""
 
 
+def test_a_beginning_is_no_continuation_though_an_epoch_ends_between_two_lines(tmp_path: Path) -> None:
+    folder = attempt(tmp_path, range(10, 11), 1.0, 1.0)
+    folder.metrics().write_text("".join(json.dumps({"step": n, "time": time.time()}) + "\n" for n in (10, 19, 20, 30)))
+    found = read_attempt_steps(folder, time.monotonic())
+    assert found is not None
+    assert found.first == 0
+
+
 def test_what_anybody_may_write_does_no_harm(tmp_path: Path) -> None:
     folder = StepFolder(tmp_path)
     folder.metrics().parent.mkdir(parents=True)
@@ -190,10 +198,17 @@ def test_a_node_is_told_from_one_of_its_ranks(tmp_path: Path) -> None:
             engine.send_signal(signal.SIGSTOP)
             for rank in victims:
                 os.kill(pids[rank], signal.SIGKILL)
+            wait_for_death([pids[rank] for rank in victims])
             engine.send_signal(signal.SIGCONT)
             failure = json.loads(engine.communicate()[0])["steps"]["train"]["failure"]
         assert (failure["cause"], failure["rank"] in victims) == (cause, True)
         shutil.rmtree(tmp_path / ".allranks")
+
+
+def wait_for_death(pids: list[int]) -> None:
+    """Until these processes only wait to be reaped."""
+    stats = [Path(f"/proc/{pid}/stat") for pid in pids]
+    wait_for(lambda: all(stat.read_text().rpartition(")")[2].split()[0] == "Z" for stat in stats))
 
 
 def pid_of(folder: Path, rank: int) -> int | None:
