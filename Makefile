@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-environments check renew locks format docs build clean
+.PHONY: help run test test-all test-environments fuzz check renew locks format docs build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -30,6 +30,9 @@ test: $(VENV)/.stamp-horovod ## run the tests
 
 test-all: $(VENV)/.stamp-horovod ## run the tests, each promise with every framework and at every scale
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --exhaustive $(ARGS)
+
+fuzz: $(VENV)/.stamp-dev ## read 10,000 mutated YAML documents and 10,000 mutated data files (others: ARGS="--seed 2 --yaml 500")
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests
 	$(BIN)/ruff format --check .

@@ -20,11 +20,12 @@ from allranks.local.checkout_assets import CheckoutAssets
 from allranks.local.containers.images import ContainerImage
 from allranks.local.described import with_environment_files
 from allranks.local.environments.choice import chosen_environment, with_environments
-from allranks.local.folders import RunFolder, RunsHome, read_json_file
+from allranks.local.folders import RunFolder, RunsHome
 from allranks.local.heavy import heavy_snapshots
 from allranks.local.options import RunOptions
 from allranks.local.plan import PlannedStep, RunPlan
 from allranks.local.planning import plan_pipeline
+from allranks.local.record_shapes import read_json_file
 from allranks.local.requirements import ChosenInterpreters, choose_interpreters
 from allranks.local.settings import (
     absolute_values,
@@ -76,7 +77,7 @@ def earlier_run(home: RunsHome, name: str) -> EarlierRun:
     kept = read_json_file(folder.request)
     try:
         return EarlierRun(folder, read_request(kept["request"]), kept["definition"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise UsageError(
             f"run {folder.id} cannot be resumed: its request.json is not there, or of another version.",
             "Start it again with `allranks run TARGET`; its finished steps are reused.",

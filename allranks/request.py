@@ -115,10 +115,16 @@ class RunRequest:
 
 
 def read_request(document: Mapping[str, Any]) -> RunRequest:
-    """The request of a document that ``to_document`` made; what is not there has its default."""
+    """The request of what ``to_document`` made; what is not there has its default; raises as ``check_fields``."""
     known = {name: document[name] for name in RunRequest.__dataclass_fields__ if name in document}
     scale = {step: (nodes, processes) for step, (nodes, processes) in known.get("scale", {}).items()}
     tuples = {name: tuple(known.get(name, ())) for name in ("only", "map")}
     asked = known.get("script")
     script = ScriptRequest(**{**asked, "arguments": tuple(asked["arguments"])}) if asked else None
-    return RunRequest(**{**known, **tuples, "scale": scale, "script": script})
+    from allranks.spec.keep import check_fields  # yaml is slow to import
+
+    request = RunRequest(**{**known, **tuples, "scale": scale, "script": script})
+    check_fields(request)
+    if script is not None:
+        check_fields(script)
+    return request

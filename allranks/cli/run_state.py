@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli.log_stream import rank_logs
-from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
+from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.logged import FollowedFiles, read_running_step
+from allranks.local.record_shapes import find_record_fault, read_json_file
 from allranks.local.result import CANCELLED, FAILED, NOT_TAKEN, RETRYING, RUNNING, SKIPPED, SUCCEEDED
 from allranks.local.tracking.reading import TrackingReader
 
@@ -27,7 +28,11 @@ def read_run_state(folder: RunFolder, followed: FollowedFiles | None = None) -> 
     Such a run, and what was running in it, has taken until the last of its files was written.
     Who looks again and again gives ``followed``, where what its steps have logged is kept.
     """
-    state: dict[str, Any] = read_json_file(folder.state) or {"run_id": folder.id, "status": "unknown", "steps": {}}
+    state: dict[str, Any] | None = read_json_file(folder.state)
+    if state is None:
+        fault = find_record_fault(folder.state)
+        state = {"run_id": folder.id, "status": "unknown", "steps": {}}
+        return {**state, "message": f"{folder.state.name} {fault}"} if fault else state
     if state["status"] == RUNNING:  # run.json is written when a run begins and when it ends, step.json in between
         steps = {name: {**s, **(read_json_file(folder.step(name).state) or {})} for name, s in state["steps"].items()}
         with TrackingReader(folder.home) as reader:

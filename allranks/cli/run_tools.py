@@ -18,7 +18,8 @@ from allranks.cli.run_state import steps_and_trials
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.local import processes
 from allranks.local.event_folders import EventCurves, event_places
-from allranks.local.folders import RunFolder, StepFolder, read_json_file
+from allranks.local.folders import RunFolder, StepFolder
+from allranks.local.record_shapes import read_json_file
 from allranks.local.tracking.export import export_to_mlflow
 
 _LOOPBACK = "127.0.0.1"

@@ -22,13 +22,14 @@ from allranks.cli.sparklines import draw_sparkline, main_metric
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
 from allranks.local.cache import forget_unfinished
-from allranks.local.folders import DEFAULT_HOME, RunFolder, RunsHome, read_json_file
+from allranks.local.folders import DEFAULT_HOME, RunFolder, RunsHome
 from allranks.local.goodput import past_restarts, restart_words
 from allranks.local.input_sources import DEFAULT
 from allranks.local.logged import MetricCurve
 from allranks.local.metrics_file import read_metrics_document
 from allranks.local.page.document import curves_of_steps, read_step_details, run_document
 from allranks.local.past import past_child
+from allranks.local.record_shapes import read_json_file
 from allranks.local.report import write_run_page
 from allranks.local.resources.summary import step_resources
 from allranks.local.resources.words import resource_lines

@@ -20,7 +20,8 @@ from allranks import catalogue
 from allranks.errors import UsageError
 from allranks.local.checkout_assets import COMPONENTS, DATA, ENVIRONMENTS, MODELS, CheckoutAssets, asset_path
 from allranks.local.file_locks import held_lock
-from allranks.local.folders import RunsHome, read_json_file, write_json_file
+from allranks.local.folders import RunsHome, write_json_file
+from allranks.local.record_shapes import read_json_file
 
 MAP_FILE = "allranks-map.yaml"
 ASSET_NAME_RULE = "letters, digits, '_', '-' and '.' are"

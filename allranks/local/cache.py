@@ -10,7 +10,8 @@ from pathlib import Path
 
 from allranks.local import fingerprint
 from allranks.local.file_locks import try_lock
-from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file, write_json_file
+from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
+from allranks.local.record_shapes import read_json_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,14 @@ class StepCache:
     def find(self, key: str) -> FinishedStep | None:
         """The finished execution with this key, if its outputs are all there and unchanged."""
         record = read_json_file(self.home.cache / f"{key}.json")
-        if not isinstance(record, dict) or record["run_id"] < self.since:
+        try:
+            finished = FinishedStep(record["run_id"], record["step"], record["execution"])
+            outputs = finished.folder(self.home).outputs
+            is_known = bool(finished.run_id >= self.since and dict(record["outputs"]) is not None)
+        except (KeyError, TypeError, ValueError):
             return None
-        finished = FinishedStep(record["run_id"], record["step"], record["execution"])
-        outputs = finished.folder(self.home).outputs
+        if not is_known:
+            return None
         intact = all(fingerprint.tree_fingerprint(outputs / port) == files for port, files in record["outputs"].items())
         return finished if intact else None
 

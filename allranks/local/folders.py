@@ -281,11 +281,3 @@ class RunsHome:
 def write_json_file(path: Path, document: Any) -> None:
     """Write a JSON file whole or not at all."""
     write_text(path, json.dumps(document, indent=1) + "\n")
-
-
-def read_json_file(path: Path) -> Any:
-    """Read a JSON file; None when it is not there or not JSON."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None

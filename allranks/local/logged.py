@@ -14,8 +14,9 @@ from typing import Any
 
 from allranks.local.event_files import EventPoint
 from allranks.local.event_folders import EventCurves, event_places
-from allranks.local.folders import RunFolder, RunsHome, StepFolder, read_json_file
+from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.metrics_file import MetricsFollower, metrics_document
+from allranks.local.record_shapes import read_json_file
 from allranks.local.result import ProgressLook, StepProgress
 from allranks.local.tracking.reading import ChildRun, MetricPoint, TrackingReader, child_runs_document
 from allranks.redaction import redact, redact_named

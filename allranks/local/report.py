@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from allranks.files import write_text
-from allranks.local.folders import RunFolder, read_json_file, write_json_file
+from allranks.local.folders import RunFolder, write_json_file
 from allranks.local.page.document import page_document, run_document
 from allranks.local.page.model import page_model
 from allranks.local.page.render import render_page
+from allranks.local.record_shapes import read_json_file
 from allranks.local.result import RUNNING
 from allranks.local.tracking.reading import TrackingReader
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from allranks.local.folders import StepFolder, read_json_file
+from allranks.local.folders import StepFolder
+from allranks.local.record_shapes import read_json_file
 from allranks.local.snapshot import SnapshotFile
 
 _WORK = "/work/"  # stands in the path of each copy

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, cast
+from types import MappingProxyType, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Literal as LiteralType
 
 from allranks.spec import component_kinds, model, needs, parallel
 from allranks.spec.model import Pipeline
@@ -56,7 +58,49 @@ def _built(value: Any) -> Any:
     if kind not in _KINDS:
         raise ValueError(f"not of this version: a {kind}")
     attributes = {name: _built(one) for name, one in value.items() if name != _KIND}
-    return _KINDS[kind](**{k: MappingProxyType(one) if isinstance(one, dict) else one for k, one in attributes.items()})
+    made = _KINDS[kind](**{k: MappingProxyType(one) if isinstance(one, dict) else one for k, one in attributes.items()})
+    check_fields(made)
+    return made
+
+
+def check_fields(made: Any) -> None:
+    """See that each field of a dataclass holds what it is declared to; raises ValueError naming one that does not."""
+    hints = _hints(made.__class__)
+    for one in fields(made):
+        value = getattr(made, one.name)
+        if not _is_of(value, hints[one.name]):
+            raise ValueError(f"not of this version: {type(made).__name__}.{one.name} is {value!r:.60}")
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_is_of(value, one) for one in inner)
+    if origin is LiteralType:
+        return value in inner
+    if origin is tuple:
+        return isinstance(value, tuple) and (
+            all(_is_of(one, inner[0]) for one in value)
+            if inner[-1] is Ellipsis
+            else len(value) == len(inner) and all(map(_is_of, value, inner))
+        )
+    if origin is not None:
+        is_mapping = isinstance(value, Mapping) and len(inner) == 2
+        return isinstance(value, origin) and (
+            not is_mapping or all(_is_of(k, inner[0]) and _is_of(one, inner[1]) for k, one in value.items())
+        )
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is str:  # half a character could not be written anywhere, and no path and no argument holds NUL
+        return isinstance(value, str) and "\0" not in value and value == value.encode(errors="replace").decode()
+    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))
 
 
 _KINDS: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -91,8 +92,17 @@ class ModelCard:
         """Text of `card.json`."""
         return json.dumps({"format": MODEL_FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
 
+    def check_sizes(self) -> None:
+        """Raise ValueError where sizes, or statistics, are none that a model can have."""
+        if not self.input_shape or min(self.input_shape) < 1:
+            raise ValueError(f"input_shape {self.input_shape} has sizes below 1, or none")
+        if not all(map(math.isfinite, (*self.mean, *self.std, self.target_mean, self.target_std))):
+            raise ValueError("a mean or standard deviation is not a finite number")
+        if not all(isinstance(column, Mapping) for column in self.table.get("columns", ())):
+            raise TypeError("a column of the table is no object")
+
     @classmethod
-    def from_json(cls, text: str, source: str) -> ModelCard:
+    def from_json(cls, text: str | bytes, source: str) -> ModelCard:
         """Read `card.json`; `source` names the file in errors.
 
         Raises:
@@ -121,7 +131,8 @@ class ModelCard:
                 table=dict(found.get("table", {})),
                 arguments=None if found.get("arguments") is None else dict(found["arguments"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+            card.check_sizes()
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise make_refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error
         if version != MODEL_FORMAT:
             raise make_refusal(f"{source} has the format {version!r}; this library reads {MODEL_FORMAT!r}.")

@@ -100,4 +100,4 @@ def open_model(folder: str | Path) -> tuple[Path, ModelCard]:
     inside = folder if (folder / CARD_NAME).is_file() else folder / INSIDE
     if not (inside / CARD_NAME).is_file():
         raise make_refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD_NAME}.")
-    return inside, ModelCard.from_json(read_stored(inside / CARD_NAME).decode(), str(inside / CARD_NAME))
+    return inside, ModelCard.from_json(read_stored(inside / CARD_NAME), str(inside / CARD_NAME))

@@ -18,7 +18,7 @@ node needs no MLflow. A test compares them with what MLflow writes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,10 +29,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
 
-from .build import NormalisedModel, build_network
+from .build import ZOO, NormalisedModel, build_network
 from .card import LANGUAGE_MODELING, ModelCard
 from .decoder import DecoderModel, DecoderSettings, initialise_decoder
 from .folder import (
+    CARD_NAME,
     HUGGINGFACE_NAME,
     INSIDE,
     WEIGHTS_NAME,
@@ -161,6 +162,7 @@ def load_model(folder: str | Path) -> tuple[nn.Module, ModelCard]:
         return _read_decoder(inside / HUGGINGFACE_NAME, card).eval(), card
     state = read_weights(inside / WEIGHTS_NAME)
     users = inside / "model_code"
+    _refuse_other_sizes(card, state, inside / CARD_NAME)
     module = _to_be_loaded(card, users if users.is_dir() else None)
     _load(module, state, f"{card.architecture} as this version builds it, saved by {card.library_version},")
     return module.eval(), card
@@ -260,6 +262,24 @@ def _to_be_loaded(card: ModelCard, model_code: str | Path | None) -> nn.Module:
         return empty_decoder(card)
     with torch.random.fork_rng():
         return from_card(card, model_code)
+
+
+def _refuse_other_sizes(card: ModelCard, state: Mapping[str, torch.Tensor], source: Path) -> None:
+    """Compare what a card describes with the weights, without memory for it: a card may claim any size."""
+    if card.architecture not in ZOO or card.task == LANGUAGE_MODELING:
+        return
+    try:
+        with torch.device("meta"):
+            wanted = {name: tuple(tensor.shape) for name, tensor in from_card(card).state_dict().items()}
+    except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise make_refusal(f"{source} describes no model that can be built: {reason}") from error
+    found = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    if wrong := sorted(name for name in wanted.keys() & found.keys() if wanted[name] != found[name]):
+        shapes = f"{wrong[0]} has {found[wrong[0]]} there, and {wanted[wrong[0]]} by its card"
+        raise make_refusal(
+            f"{source} does not describe the weights beside it: {shapes}. Train and save the model again."
+        )
 
 
 def _load(module: nn.Module, state: dict[str, torch.Tensor], what: str) -> None:

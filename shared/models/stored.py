@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 
@@ -12,8 +13,10 @@ def read_stored(path: Path) -> bytes:
     this folder under another name, reads without the library, and once.
 
     Raises:
-        OSError: it is not there, or cannot be read.
+        OSError: it is not there, cannot be read, or is no file: a pipe would be waited for.
     """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
     if not __name__.startswith("shared."):
         return path.read_bytes()
     from shared.storage import read_bytes

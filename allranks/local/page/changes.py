@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from allranks.local.folders import RunFolder, read_json_file
+from allranks.local.folders import RunFolder
+from allranks.local.record_shapes import read_json_file
 from allranks.redaction import redact
 
 _LARGEST = 1 << 18  # bytes of a file whose lines are compared

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks.local.curves import thin_curve
-from allranks.local.folders import RunFolder, StepFolder, read_json_file
+from allranks.local.folders import RunFolder, StepFolder
 from allranks.local.logged import FollowedFiles, MetricCurve, read_executed_curves, read_step_curves
+from allranks.local.record_shapes import read_json_file
 from allranks.local.resources.summary import step_resources
 from allranks.local.tracking.reading import TrackingReader
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.files import write_text
+from allranks.local.record_shapes import is_resource_sample
 
 _MOST_LOOKS, _LEAST_LOOKS, _MOST_LINES = 240, 40, 8000
 """Of so many looks each two become one; fewer where many ranks would make more lines than that."""
@@ -55,16 +56,18 @@ def _text(samples: Iterable[ResourceSample]) -> str:
 def read_samples(path: Path) -> list[ResourceSample]:
     """All lines of a file; none if there is none, and without one that is only half written."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        if not path.is_file():
+            return []
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
     found = []
     for line in lines:
         try:
             found.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-    return [sample for sample in found if isinstance(sample, dict) and "of" in sample]
+    return [sample for sample in found if is_resource_sample(sample)]
 
 
 def merge_neighbours(samples: Iterable[ResourceSample]) -> list[ResourceSample]:

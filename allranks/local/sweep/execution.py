@@ -18,10 +18,11 @@ from allranks.errors import CannotRunHereError, StorageError
 from allranks.local import fingerprint
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import StepExecution
-from allranks.local.folders import read_json_file, write_json_file
+from allranks.local.folders import write_json_file
 from allranks.local.guard import ProcessGuard
 from allranks.local.past import past_logged, past_sweep
 from allranks.local.plan import PlannedStep
+from allranks.local.record_shapes import read_json_file
 from allranks.local.result import CANCELLED, FAILED, RUNNING, SUCCEEDED, StepFailure, StepResult, SweepResult
 from allranks.local.run_context import RunContext
 from allranks.local.sweep.sampling import PastTrial, make_sampler
