@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -268,8 +269,11 @@ class RandomReads:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
-        self._descriptor = retry_transient(lambda: os.open(path, os.O_RDONLY))
-        self.size = retry_transient(lambda: os.fstat(self._descriptor)).st_size
+        self._descriptor = retry_transient(lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # a pipe would block
+        about = retry_transient(lambda: os.fstat(self._descriptor))
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "it is not a file", str(path))
+        self.size = about.st_size
 
     def read(self, start: int, size: int) -> bytearray:
         """Read so many bytes from a place; fewer at the end of the file."""

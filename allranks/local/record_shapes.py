@@ -100,8 +100,9 @@ _FAILURE = _fields(
 )
 _CHILD = _fields({"status": _TEXT, "metrics": _METRICS}, {"params": _TEXTS, "tags": _TEXTS, "name": _TEXT})
 _TRIAL = _fields(
-    {"number": _COUNT, "status": _TEXT, "folder": _TEXT},
-    {"seconds": _NUMBER, "reused_from": _or_none(_NAME), "values": _each(_SCALAR), "metric": _or_none(_METRIC)},
+    {"number": _COUNT},
+    {"status": _TEXT, "folder": _TEXT, "seconds": _NUMBER, "reused_from": _or_none(_NAME)}
+    | {"values": _each(_SCALAR), "metric": _or_none(_METRIC)},
 )
 _ATTEMPT = _fields({}, {"started": _MOMENT, "seconds": _MOMENT, "status": _TEXT, "nodes": _each(_NUMBER)})
 _LOGGED: Mapping[str, Shape] = {

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import os
 import struct
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +15,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from components.prepare_data import prepare_data
+from shared.data import Dataset
 from shared.data.formats.csv_files import CsvFiles
 from shared.data.formats.file_format import ReadBudget, open_bytes, read_budget
 from shared.data.formats.parquet_files import ParquetFiles
 from shared.data.sources import SOURCES, SourceRequest
 from shared.distributed import Refusal
+from shared.storage import read_bytes
+from tests.shared import samples
 
 TABLE = "a,target\n" + "".join(f"{row},{row % 3}\n" for row in range(30))
 
@@ -109,3 +116,32 @@ def test_parquet_of_many_columns_is_refused_by_its_header(tmp_path: Path, monkey
     monkeypatch.setenv("ALLRANKS_DATA_BUDGET", "columns=1")
     with pytest.raises(ValueError, match="has 2 columns; up to 1 are read"):
         ParquetFiles().header(tmp_path / "t.parquet")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """A checkpoint's file that was a pipe was waited for. Found by ``make fuzz``."""
+    make(tmp_path / "x")
+    with pytest.raises(OSError, match="it is not a file"):
+        read_bytes(tmp_path / "x")
+
+
+@pytest.mark.timeout(60)
+def test_a_dataset_with_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.arange(4 * 9, dtype=np.uint8).reshape(4, 3, 3, 1)
+    samples.write_npy(tmp_path / "rows", np.tile(images, (9, 1, 1, 1)), np.tile(np.arange(2), 18))
+    places = ["--data", str(tmp_path / "rows"), "--output-data", str(tmp_path / "d")]
+    monkeypatch.setattr(sys, "argv", ["prepare_data", "--dataset", "npy", *places])
+    prepare_data.main()
+    file = next((tmp_path / "d" / "train").glob("x*.npy"))
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(Refusal, match="cannot be read: it is not a file"):
+        Dataset.open(tmp_path / "d").verify()
+    with pytest.raises(Refusal, match="cannot be read: it is not a file"):
+        Dataset.open(tmp_path / "d").split("train").take(np.arange(2))
+    text = (tmp_path / "d" / "index.json").read_text()
+    (tmp_path / "d" / "index.json").write_text(text.replace('"shape": [', '"shape": [1e999, ', 1))
+    with pytest.raises(Refusal, match="is damaged: cannot convert float infinity"):
+        Dataset.open(tmp_path / "d")

@@ -206,7 +206,7 @@ def read_index(folder: Path) -> Index:
         if document["format"] != DATASET_FORMAT:
             raise Refusal(f"{path} has the format {document['format']!r}; this library reads {DATASET_FORMAT!r}.")
         return _parse(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         detail = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise Refusal(f"{path} is damaged: {detail}. Run prepare_data again.") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import mmap
@@ -36,6 +37,8 @@ def map_npy(path: Path, shape: tuple[int, ...], dtype: str, *, whole: bool = Fal
         OSError: if it cannot be read.
         ValueError: if it is damaged.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
     header = _npy_header(shape, dtype)
     size = len(header) + math.prod(shape) * np.dtype(dtype).itemsize
     with path.open("rb", buffering=0) as file:

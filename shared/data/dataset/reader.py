@@ -319,3 +319,5 @@ def _sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError as error:
         raise Refusal(f"{path} is missing from the dataset.") from error
+    except OSError as error:
+        raise Refusal(f"{path} cannot be read: {error.strerror or error}. Prepare the data again.") from error
