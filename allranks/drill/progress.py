@@ -8,8 +8,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from allranks.local.folders import RunFolder, StepFolder, read_json_file
+from allranks.local.folders import RunFolder, StepFolder
 from allranks.local.plan import PlannedStep
+from allranks.local.record_shapes import read_json_file
 from allranks.local.result import ProgressLook
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.tracking.reading import TrackingReader

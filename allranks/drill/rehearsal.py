@@ -16,9 +16,10 @@ from allranks.drill.progress import logged_step
 from allranks.drill.report import DrillOutcome, UndisturbedStep
 from allranks.errors import CannotRunHereError, UsageError
 from allranks.local.cache import link_folder
-from allranks.local.folders import RunsHome, StepFolder, read_json_file
+from allranks.local.folders import RunsHome, StepFolder
 from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
+from allranks.local.record_shapes import read_json_file
 from allranks.local.result import SUCCEEDED, read_progress
 from allranks.performing import PreparedRun
 

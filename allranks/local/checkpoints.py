@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from allranks.local.folders import read_json_file
+from allranks.local.record_shapes import read_json_file
 
 _OWN = re.compile(r"step-\d{8,}")
 _OTHERS = re.compile(r"(?:step|checkpoint|ckpt|epoch|iter)s?[-_=]?0*(\d{1,12})(?!\d)", re.IGNORECASE)

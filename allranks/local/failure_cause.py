@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from allranks.local.folders import StepFolder, read_json_file
+from allranks.local.folders import StepFolder
 from allranks.local.gang import RankExit
 from allranks.local.plan import PlannedStep
+from allranks.local.record_shapes import read_json_file
 
 
 class FailureCause(StrEnum):

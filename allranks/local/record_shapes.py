@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,9 +39,23 @@ def _is_number(value: Any) -> bool:
     return is_one and abs(value) < _MOST_NUMBER and math.isfinite(value)
 
 
+def _is_logged(value: Any) -> bool:
+    """Whether it is a number of any size that a script may have logged."""
+    is_one = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_one and abs(value) <= sys.float_info.max
+
+
+def _is_words(value: Any) -> bool:
+    """Whether it is a text without halves of characters, but for bytes of names that are not UTF-8."""
+    try:
+        return isinstance(value, str) and bool(value.encode(errors="surrogateescape") or True)
+    except UnicodeEncodeError:
+        return False
+
+
 def _is_text(value: Any) -> bool:
-    """Whether it is a text without halves of characters, which no terminal and no file takes, and without NUL."""
-    return isinstance(value, str) and "\0" not in value and value == value.encode(errors="replace").decode()
+    """Whether it is a text that a path may be."""
+    return _is_words(value) and "\0" not in value
 
 
 def _or_none(shape: Shape) -> Shape:
@@ -87,28 +102,30 @@ _TEXT = _of("a text", _is_text)
 _FLAG = _of("true or false", lambda value: isinstance(value, bool))
 _NUMBER = _of("a number", _is_number)
 _COUNT = _of("a number from 0 on", lambda value: _is_number(value) and isinstance(value, int) and value >= 0)
-_SCALAR = _of("a text, a number, true or false", lambda v: isinstance(v, bool) or _is_number(v) or _is_text(v))
+_WORDS = _of("a text", _is_words)
+_SCALAR = _of("a text, a number, true or false", lambda v: isinstance(v, bool) or _is_logged(v) or _is_words(v))
 _NAME = _of("a name of a file", lambda value: _is_text(value) and "/" not in value and value not in ("", ".", ".."))
-_METRIC = _of("a number", lambda value: value in _NOT_FINITE if isinstance(value, str) else _is_number(value))
+_METRIC = _of("a number", lambda value: value in _NOT_FINITE if isinstance(value, str) else _is_logged(value))
 _TEXTS = _each(_TEXT)
+_PAIRS = _each(_WORDS)
 _METRICS = _each(_METRIC)
 _MOMENT = _or_none(_NUMBER)
 
 _FAILURE = _fields(
-    {"message": _TEXT, "log": _or_none(_TEXT), "last_lines": _items(_TEXT)},
+    {"message": _WORDS, "log": _or_none(_TEXT), "last_lines": _items(_WORDS)},
     {"rank": _or_none(_COUNT), "node": _or_none(_COUNT)},
 )
-_CHILD = _fields({"status": _TEXT, "metrics": _METRICS}, {"params": _TEXTS, "tags": _TEXTS, "name": _TEXT})
+_CHILD = _fields({"status": _TEXT, "metrics": _METRICS}, {"params": _PAIRS, "tags": _PAIRS, "name": _WORDS})
 _TRIAL = _fields(
     {"number": _COUNT},
     {"status": _TEXT, "folder": _TEXT, "seconds": _NUMBER, "reused_from": _or_none(_NAME)}
     | {"values": _each(_SCALAR), "metric": _or_none(_METRIC)},
 )
-_ATTEMPT = _fields({}, {"started": _MOMENT, "seconds": _MOMENT, "status": _TEXT, "nodes": _each(_NUMBER)})
+_ATTEMPT = _fields({}, {"started": _MOMENT, "seconds": _MOMENT, "status": _or_none(_TEXT), "nodes": _each(_MOMENT)})
 _LOGGED: Mapping[str, Shape] = {
     "metrics": _METRICS,
-    "params": _TEXTS,
-    "tags": _TEXTS,
+    "params": _PAIRS,
+    "tags": _PAIRS,
     "child_runs": _items(_CHILD),
     "parameters": _each(_SCALAR),
     "mlflow_run_id": _or_none(_TEXT),
@@ -135,14 +152,14 @@ _STEP_FIELDS: Mapping[str, Shape] = {
     **_LOGGED,
 }
 _OWN_FIELDS: Mapping[str, Shape] = {
-    "command": _TEXT,
-    "variables": _TEXTS,
-    "environment": _TEXT,
+    "command": _WORDS,
+    "variables": _PAIRS,
+    "environment": _or_none(_WORDS),
     "python": _TEXT,
-    "key": _TEXT,
+    "key": _or_none(_TEXT),
     "code": _items(_TEXT),
     "inputs": _each(_or_none(_SCALAR)),
-    "input_sources": _each(_fields({}, {"kind": _TEXT, "words": _TEXT})),
+    "input_sources": _each(_fields({}, {"kind": _TEXT, "words": _WORDS})),
     "attempt_times": _items(_ATTEMPT),
     "snapshot_hash": _TEXT,
 }
@@ -150,7 +167,7 @@ _STATUS = {"status": _TEXT}
 _RUN = _fields(
     {"run_id": _TEXT, "status": _TEXT, "steps": _each(_fields(_STATUS, _STEP_FIELDS))},
     {"started": _MOMENT, "ended": _MOMENT, "outputs": _TEXTS, "run_dir": _TEXT, "name": _TEXT, "target": _TEXT}
-    | {"message": _TEXT, "values": _each(_or_none(_SCALAR))},
+    | {"message": _TEXT, "values": _each(_or_none(_SCALAR)), "scale": _each(_items(_COUNT)), "only": _items(_WORDS)},
 )
 _SPAN = _of("a number above 0", lambda value: _is_number(value) and value > 0)
 _SUMS = ("cpu_seconds", "read_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")

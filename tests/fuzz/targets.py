@@ -272,6 +272,11 @@ def _environment_seeds(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(variables, indent=1))
 
 
+def _as_variable(value: object) -> str:
+    """Text as the system has it: no NUL, and no halves of characters."""
+    return str(value).encode(errors="replace").decode().replace("\0", "")
+
+
 def _read_environment(folder: Path) -> None:
     import json
 
@@ -283,7 +288,8 @@ def _read_environment(folder: Path) -> None:
             found = json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError):
             continue
-        variables = {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+        pairs = found.items() if isinstance(found, dict) else ()
+        variables = {_as_variable(name): _as_variable(value) for name, value in pairs}
         with suppress(LaunchError):
             detect(variables)
 

@@ -110,3 +110,10 @@ def test_a_sample_that_cannot_be_reckoned_with_is_passed_over(change) -> None:
     sound = {"of": "rank", "rank": 0, "node": 0, "at": 1.0, "over": 0.5, **dict.fromkeys(sums, 1)}
     assert is_resource_sample(sound)
     assert not is_resource_sample({**sound, **change})
+
+
+def test_what_a_script_may_log_is_no_damage(run) -> None:
+    path = run("run.json")
+    change(path, "steps", "a", "metrics", value={"loss": 1e30, "count": 10**25, "rate": "NaN"})
+    change(path, "steps", "a", "params", value={"p": "a\0b", "name": "\udcff"})
+    assert find_record_fault(path) == ""
