@@ -40,6 +40,8 @@ _PIECE: Final = 2**24
 _BUFFER: Final = 2**16
 """Bytes that a file object reads at once, where it is asked for fewer."""
 
+_note_move: Callable[[], None] = lambda: None  # noqa: E731
+
 
 def retry_transient(action: Callable[[], _Value]) -> _Value:
     """Do what may be done twice, again where it failed for a moment.
@@ -49,10 +51,13 @@ def retry_transient(action: Callable[[], _Value]) -> _Value:
     """
     for pause in _PAUSES:
         try:
-            return action()
+            done = action()
         except OSError as error:
             if error.errno not in _TRANSIENT:
                 raise
+        else:
+            _note_move()
+            return done
         time.sleep(pause)
     return action()
 
@@ -65,6 +70,12 @@ def is_full(error: OSError) -> bool:
 def may_pass(error: OSError) -> bool:
     """Say whether the same may succeed later: the storage is full, takes no file of this size, or is away or ill."""
     return error.errno in _FULL or error.errno in _TRANSIENT or error.errno == errno.EFBIG
+
+
+def report_moves(note: Callable[[], None]) -> None:
+    """Have `note` called for each piece that is read or written, by any thread: files of minutes are no hang."""
+    global _note_move  # noqa: PLW0603  (a process is one rank)
+    _note_move = note
 
 
 def make_folder(path: Path) -> None:

@@ -349,7 +349,8 @@ class TrainDdp(CommandComponent):
                 effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
         """
 
@@ -532,7 +533,8 @@ class TrainTorchrun(CommandComponent):
                 effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
             max_restarts: How often torchrun starts all ranks again after one of them has failed or was stopped. They
                 continue from the newest checkpoint in the output checkpoints. 0 leaves that to whoever starts the job
@@ -714,7 +716,8 @@ class TrainFsdp(CommandComponent):
                 effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
         """
 
@@ -952,7 +955,8 @@ class TrainDeepspeed(CommandComponent):
                 effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
         """
 
@@ -1143,7 +1147,8 @@ class TrainLightning(CommandComponent):
                 effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
         """
 
@@ -1278,7 +1283,8 @@ class TrainTransformers(CommandComponent):
                 effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
         """
 
@@ -1459,7 +1465,8 @@ class TrainHorovod(CommandComponent):
                 effect.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
         """
 
@@ -1616,7 +1623,8 @@ class TrainHorovodKeras(CommandComponent):
                 pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
         """
 
@@ -1774,7 +1782,8 @@ class TrainTfMultiworker(CommandComponent):
                 pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
-            step_timeout: Minutes after which a rank that waits for the others gives up, so that a hung rank ends the
+            step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
+                half of that, 10 seconds at least, no step, batch or file, is named with where it stands, and ends the
                 run.
         """
 

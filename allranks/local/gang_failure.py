@@ -25,7 +25,8 @@ from allranks.local.traces import point_at_sources
 from allranks.wording import duration_words, size_words
 
 _STOOD_STILL = re.compile(
-    r"^distributed: (?P<who>\S+ \d+ \(node \d+\)) (?P<why>stands still: .*?)\. (?P<own>It|This rank) is ended",
+    r"^distributed: (?P<who>\S+ \d+ \(node \d+\)) (?P<why>(stands still|makes no progress): .*?)\. "
+    r"(?P<own>It|This rank) is ended",
     re.MULTILINE,
 )
 """What the sentry of a rank says before it ends the rank: ``shared/distributed/sentry.py``."""
@@ -76,8 +77,6 @@ class FailedAttempt:
         return StepFailure(message, command.rank, command.node, command.log, quoted, self._cause(first, gang))
 
     def _cause(self, first: RankExit, gang: RankGang) -> str:
-        if was_aborted_at_exit(first, gang):
-            return ""  # no error of the code: the attempt is repeated for it
         stood_still = first.code in _KILLED and bool(_who_stood_still(first.command.log))
         was_launched = any(first is one for one in gang.exits)
         last = last_lines(first.command.log)

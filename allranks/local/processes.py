@@ -47,6 +47,15 @@ def children() -> set[int]:
         return {pid for pid in every_pid() if stat_fields(pid)[1:2] == [str(me).encode()]}
 
 
+def children_of(pid: int) -> list[int]:
+    """The process ids of the children of all threads of a process; none where the kernel does not list them."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 twice as fast as a Path each
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
 def stat_fields(pid: int) -> list[bytes]:
     """The fields of /proc/<pid>/stat from the third on: state, parent, group …; empty when the process has ended."""
     try:

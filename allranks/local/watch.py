@@ -12,6 +12,7 @@ from allranks.local import processes
 from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.guard import ProcessGuard
+from allranks.local.stopped_ranks import StoppedRanks
 from allranks.local.tracking.endpoint import TrackingEndpoint
 
 _STACK_SECONDS = 0.5  # that hung ranks get to write their stacks
@@ -44,6 +45,7 @@ class GangWatch:
         self._endpoint = endpoint
         self._executions = executions
         self._ranks: dict[int, StepExecution] = {}
+        self._stopped = StoppedRanks()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.guard.pidfd, selectors.EVENT_READ, self._replace_guard)
         self._watched = -1
@@ -85,7 +87,8 @@ class GangWatch:
         return gang.is_finished
 
     def enforce_timeouts(self) -> None:
-        """Ask the ranks of an attempt whose time is up for their stacks; kill them half a second later."""
+        """End ranks that were stopped, and attempts whose time is up, whose ranks are asked for their stacks first."""
+        self._stopped.look([one.gang for one in self._executions if one.gang and one.step.host.is_this_machine])
         now = time.monotonic()
         for execution in self._executions:
             gang = execution.gang

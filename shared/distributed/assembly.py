@@ -15,7 +15,16 @@ from collections.abc import Set as AbstractSet
 
 from shared.distributed.errors import Refusal, UnsavedError, print_line
 from shared.distributed.launch import Launch
-from shared.distributed.meeting import Guest, Meeting, Member, find_misplaced_ranks, member_title, shared_facts
+from shared.distributed.meeting import (
+    ROLL_CALL_SECONDS,
+    Guest,
+    Meeting,
+    Member,
+    RollCall,
+    find_misplaced_ranks,
+    member_title,
+    shared_facts,
+)
 from shared.distributed.wire import Message
 
 _RANKS_SHOWN = 16
@@ -39,6 +48,7 @@ class Assembly:
         self._values: dict[str, object] = {}
         self._complete = False
         self._broken: Message | None = None
+        self._roll_call: RollCall | None = None
 
     @property
     def done(self) -> bool:
@@ -59,6 +69,8 @@ class Assembly:
             self._leave(guest, guest.member, message)
         elif operation == "stalled":
             self._break("stalled", str(message["message"]))
+        elif operation in ("silent", "where"):
+            self._call_the_roll(guest, message)
         elif self._broken is not None:
             guest.send(self._broken)
         elif operation == "meet":
@@ -82,10 +94,13 @@ class Assembly:
     def next_deadline(self) -> float | None:
         """When ``expire`` has something to do, by the monotonic clock."""
         deadlines = [guest.deadline for guest in self._members.values() if guest.waiting and guest.deadline is not None]
+        deadlines += [self._roll_call.until] if self._roll_call is not None else []
         return min(deadlines, default=None)
 
     def expire(self, now: float) -> None:
         """End the waits that have reached their limit."""
+        if self._roll_call is not None and self._roll_call.until <= now:
+            self._end_roll_call(self._roll_call)
         for guest in list(self._members.values()):
             if not guest.waiting or guest.deadline is None or guest.deadline > now:
                 continue
@@ -170,6 +185,24 @@ class Assembly:
                     guest.send(self._broken)
                 elif member not in self._left:
                     guest.send(news)
+
+    # ---- hangs
+
+    def _call_the_roll(self, guest: Guest, message: Message) -> None:
+        """A sentry says that its rank is silent, or, asked, where it stands."""
+        if self._broken is not None:
+            return
+        if message["op"] == "silent":
+            self._roll_call = self._roll_call or RollCall(self._members, time.monotonic() + ROLL_CALL_SECONDS)
+        elif self._roll_call is not None:
+            self._roll_call.add(guest, message)
+            if self._roll_call.is_complete:
+                self._end_roll_call(self._roll_call)
+
+    def _end_roll_call(self, ended: RollCall) -> None:
+        self._roll_call = None
+        if verdict := ended.verdict():
+            self._break("stalled", verdict)
 
     # ---- meetings
 

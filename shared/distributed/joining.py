@@ -15,9 +15,8 @@ from shared.distributed.control import ANSWER_ERRORS, ANSWER_SECONDS, AloneContr
 from shared.distributed.errors import ControlError, WaitTimeoutError
 from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
-from shared.distributed.lost_peers import LostPeerWatch
+from shared.distributed.liveness import LostPeerWatch, start_sentry
 from shared.distributed.meeting import hello_message, member_title
-from shared.distributed.sentry import start_sentry
 from shared.distributed.server import ControlServer
 from shared.distributed.wire import (
     PORT_PATIENCE,
@@ -76,7 +75,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     with suppress(OSError), _connect(launch, control.main_port, ANSWER_SECONDS) as connection:
         # Nobody waits for the answer: rank 0 may be in a call that keeps Python's lock.
         connection.sendall(encode_message(hello_message(launch, token, f"sentry of {launch.role}")))
-        start_sentry(f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})", connection.fileno())
+        start_sentry(f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})", connection)
     return control
 
 

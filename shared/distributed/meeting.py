@@ -1,16 +1,28 @@
-"""Who is connected to the control plane, and the meetings at which each brings a value and gets its share."""
+"""Who is connected to the control plane, the meetings at which each brings a value, and the roll call of a hang."""
 
 from __future__ import annotations
 
 import os
+import re
 import socket
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from shared.distributed.launch import NODE_BY_NODE, Launch
+from shared.distributed.sentry import silence_words
 from shared.distributed.wire import Message
 
+ROLL_CALL_SECONDS = 5.0
+"""In which sentries answer, on a busy machine."""
+_SENTRY_OF = "sentry of "
+_WAITING_PLACE = re.compile(
+    r"/(torch/(distributed/|autograd/graph\.py)|horovod/|tensorflow/|deepspeed/comm/|shared/distributed/|"
+    r"threading\.py|selectors\.py|socket\.py)"
+)
+"""Where a main thread stands that waits for other ranks; in a backward pass it may also compute."""
+_BUSY_SHARE = 0.5
 Member: TypeAlias = tuple[str, int]
 """Role and rank."""
 MeetingKind: TypeAlias = Literal["join", "barrier", "gather", "collect", "sum", "once"]
@@ -101,6 +113,60 @@ class Meeting:
             value for value in self.values.values() if self.scope == "job" or value["node"] == guest.node
         ]
         return leaders[0]
+
+
+class RollCall:
+    """Asks all sentries where their ranks stand when one is silent: those that wait for another are silent too."""
+
+    def __init__(self, members: Mapping[Member, Guest], until: float) -> None:
+        self.until = until
+        self._asked = [guest for (role, _), guest in members.items() if role.startswith(_SENTRY_OF)]
+        self._answers: dict[Member, Message] = {}
+        for guest in self._asked:
+            guest.send({"ask": "where"})
+
+    def add(self, guest: Guest, answer: Message) -> None:
+        """Take the answer of a sentry."""
+        assert guest.member is not None  # noqa: S101  # strangers are not asked
+        self._answers[guest.member] = {**answer, "node": guest.node}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all have answered."""
+        return all(guest.member in self._answers for guest in self._asked)
+
+    def verdict(self) -> str:
+        """Say which rank holds up the others; empty if none does, because something moves or has said that it pauses.
+
+        It is one that has finished fewer steps, else one that does not stand where ranks wait for others, else one that
+        computes where others sleep, else one that stands where most do not.
+        """
+        if any(answer["steps"] and not answer["watched"] for answer in self._answers.values()):
+            return ""
+        found = [member for member, answer in self._answers.items() if not answer["moving"]]
+        if not found:
+            return ""
+        found = self._narrow(found, lambda answer: answer["steps"] > 0)
+        fewest = min(self._answers[member]["steps"] for member in found)
+        found = self._narrow(found, lambda answer: answer["steps"] == fewest)
+        found = self._narrow(found, lambda answer: not _WAITING_PLACE.search(answer["place"]))
+        found = self._narrow(found, lambda answer: answer["busy"] >= _BUSY_SHARE)
+        places = Counter(answer["place"] for answer in self._answers.values())
+        found = self._narrow(found, lambda answer: 2 * places[answer["place"]] < len(self._answers))
+        titles = [self._title(member) for member in sorted(found, key=lambda member: member[1])]
+        first = self._answers[min(found, key=lambda member: member[1])]
+        longest = max(answer["seconds"] for answer in self._answers.values())
+        words = silence_words(longest, first["place"]).replace('"', "'").replace("\\", "/")
+        more = f"; nor does {' or '.join(titles[1:])}" if len(titles) > 1 else ""
+        return f"{titles[0]} makes no progress: {words}{more}."
+
+    def _narrow(self, members: list[Member], is_suspect: Callable[[Message], bool]) -> list[Member]:
+        """Keep the suspects among them, if there are any."""
+        return [member for member in members if is_suspect(self._answers[member])] or members
+
+    def _title(self, member: Member) -> str:
+        role, rank = member
+        return f"{member_title((role.removeprefix(_SENTRY_OF), rank))} (node {self._answers[member]['node']})"
 
 
 def member_title(member: Member) -> str:

@@ -1,9 +1,11 @@
-"""A small process beside each rank, which notices that the rank was stopped: no thread of the rank itself can.
+"""A small process beside each rank, which notices what no thread of the rank can: that it was stopped, or hangs.
 
-It looks at the state of its rank twice a second. Of one that stays stopped (SIGSTOP, or a job control that has lost
-sight of it) it has the stack written and tells the control plane, whose news reach the sentries of all other ranks:
-these have theirs written too, and every rank is ended by its own sentry, the stopped one first. A debugger's stop is
-another state, and a machine that sleeps stops the sentry too, which counts its own looks and not the clock.
+It looks at its rank twice a second. Of one that stays stopped (SIGSTOP, or a job control that has lost sight of it) it
+tells the control plane. Of one that hangs, nothing moves for as long as was agreed; since those that wait for it are
+silent too, the control plane then asks all sentries where their ranks stand, and names the one that holds up the
+others. Its news reach all sentries, which write down where their ranks stood, Python's stacks and, where py-spy is
+installed, native ones, and end them, the cause first. A debugger's stop is none, and a machine that sleeps stops the
+sentry too, which counts its own looks and not the clock.
 
 This file is also the program, which is started by its path. It imports little of the standard library, since it is
 started as often as a rank is.
@@ -22,74 +24,22 @@ from collections.abc import Sequence
 LOOK_SECONDS = 0.5
 STOPPED_LOOKS = 8
 """Of so many looks in a row a stopped rank was seen: of no more than 4.5 s."""
+MOVES, STEPS, LIMIT, LONGEST = range(4)
+"""Numbers of 8 bytes in the page: what has moved, the steps among that, the milliseconds that may pass without, 0 for
+any, and the most that may pass once the others have ended."""
+STACK_SIGNAL = signal.SIGRTMAX - 1
+"""At which the rank writes its stacks into the file of the sentry; no library was seen to use this one."""
 _ANSWER_SECONDS = 5.0  # which rank 0 has for telling the others, on a busy machine if it was stopped itself
-_CAUSE_SECONDS = 0.5  # which the stopped rank has for its stack
+_CAUSE_SECONDS = 0.5  # which the cause has for its stack
 _END_SECONDS = 1.0  # which the others have for theirs; launchers report the rank that ends first
+_STACK_SECONDS = 0.2
+_NATIVE_SECONDS = 3.0  # which py-spy has
+_WATCHED_SECONDS = 1.0  # in which it is seen whether a rank moves, and whether it computes
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # a group is sent them for its rank
 
 _STALLED = b'{"error":"stalled","message":"'
 """How such a message of the control plane begins; what follows a sentry has told, and nothing is quoted in it."""
-
-_started: list[object] = []  # kept, or Python warns that they still run
-
-
-def start_sentry(title: str, connection: int) -> int | None:
-    """Start the sentry of this process, and do not wait for it; its number, or None where there can be none.
-
-    Args:
-        title: of this rank, such as ``rank 3 (node 1)``.
-        connection: the descriptor of a socket to the control plane, on which the greeting is on its way.
-    """
-    import subprocess  # which the program does without
-
-    if not hasattr(os, "pidfd_open") or not sys.executable:
-        return None
-    command = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(connection), title]
-    try:
-        started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[connection])
-    except OSError:
-        return None
-    _started.append(started)
-    return started.pid
-
-
-def watch(pid: int, connection: int, title: str) -> None:
-    """Watch the process until it ends; end it once it, or another rank, stands still."""
-    rank, state = os.pidfd_open(pid), os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    status = os.open(f"/proc/{pid}/status", os.O_RDONLY)
-    if os.getppid() != pid:  # it has ended meanwhile, and its number may be another's
-        return
-    sources = [rank, connection]
-    received, looks, switches = b"", 0, b""
-    while True:
-        began = time.monotonic()
-        ready = select.select(sources, [], [], LOOK_SECONDS)[0]
-        if rank in ready:
-            return
-        if connection in ready:
-            data = _receive(connection)
-            received += data
-            if not data:
-                sources.remove(connection)  # the world has ended, and this rank is about to
-            elif (news := stalled_news(received)) is not None:
-                _say(f"distributed: {news} This rank is ended with it; where it stood:")
-                _end(rank, _END_SECONDS, signal.SIGUSR1)
-                return
-        was_asleep = time.monotonic() - began > 4 * LOOK_SECONDS
-        looks = looks + 1 if is_stopped(state) and not was_asleep else 0
-        if looks:  # who is stopped and continued in turns is slow, and does not stand still
-            before, switches = switches, count_switches(status)
-            looks = looks if switches == before else 1
-        if looks >= STOPPED_LOOKS:
-            seconds = looks * LOOK_SECONDS
-            told = f"{title} stands still: its process was stopped {seconds:.0f} s ago, and nobody has continued it."
-            _say(f"distributed: {told} It is ended; where it stood:")
-            # It goes on for a moment, in which the stack comes first: in rank 0 that moment is the control plane's.
-            _signal(rank, signal.SIGUSR1, signal.SIGCONT)
-            _tell(connection, told)
-            select.select([rank, connection], [], [], _ANSWER_SECONDS)  # the others hear it when this sentry does
-            _end(rank, _CAUSE_SECONDS)
-            return
+_ASKED, _ERROR = b'{"ask":', b'{"error":'
 
 
 def is_stopped(state: int) -> bool:
@@ -100,63 +50,257 @@ def is_stopped(state: int) -> bool:
         return False
 
 
-def count_switches(status: int) -> bytes:
-    """How often a process was taken from a processor, as its open /proc/PID/status says: never while it is stopped."""
-    try:
-        return os.pread(status, 1 << 14, 0).partition(b"\nvoluntary_ctxt_switches")[2]
-    except ProcessLookupError:
-        return b""
+class News:
+    """What the control plane sends, cut into its messages, which are those of ``wire.py``."""
+
+    def __init__(self) -> None:
+        self._received = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Add what was received, and give each message that is whole."""
+        self._received += data
+        whole = []
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:4], "big")
+            if len(self._received) < end:
+                break
+            whole.append(self._received[4:end])
+            self._received = self._received[end:]
+        return whole
 
 
-def stalled_news(received: bytes) -> str | None:
-    """Which rank stands still, if one of the messages says so; they are those of ``wire.py``."""
-    while len(received) >= 4:
-        length = 4 + int.from_bytes(received[:4], "big")
-        if len(received) >= length and received[4:].startswith(_STALLED):
-            return received[4 + len(_STALLED) : length].partition(b'"')[0].decode()
-        received = received[length:]
-    return None
+def stalled_news(message: bytes) -> str | None:
+    """Which rank stands still, if the message says so."""
+    return message[len(_STALLED) :].partition(b'"')[0].decode() if message.startswith(_STALLED) else None
 
 
-def _receive(connection: int) -> bytes:
-    try:
-        return os.read(connection, 1 << 16)
-    except OSError:
-        return b""
+def place_of(stacks: str, main_thread: str) -> str:
+    """Where the main thread stands by what faulthandler has written, such as ``/code/train.py:33 (loss)``; or empty."""
+    block = stacks.partition(f"0x{main_thread} ")[2].partition("\n\n")[0]
+    line = next((line for line in block.splitlines() if line.startswith('  File "')), "")
+    path, _, rest = line.removeprefix('  File "').partition('", line ')
+    number, _, function = rest.partition(" in ")
+    return f"{path}:{number} ({function})" if number else ""
 
 
-def _tell(connection: int, text: str) -> None:
-    body = b'{"op":"stalled","message":"%b"}' % text.encode()
-    with contextlib.suppress(OSError):  # rank 0 is gone: the others know that
-        os.write(connection, len(body).to_bytes(4, "big") + body)
+class Sentry:
+    """Watches one rank.
+
+    Args:
+        pid: its process.
+        connection, page, stacks: descriptors of a socket to the control plane, and of the two files that it writes.
+        main_thread: that of the rank, in hexadecimal digits, as faulthandler has it.
+        title: such as ``rank 3 (node 1)``.
+    """
+
+    def __init__(self, pid: int, connection: int, page: int, stacks: int, main_thread: str, title: str) -> None:
+        self._rank = os.pidfd_open(pid)
+        self._pid, self._title, self._main_thread = pid, title, main_thread
+        self._connection, self._page, self._stacks = connection, page, stacks
+        self._state = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        self._sources = [self._rank, connection]
+        self._news = News()
+        self._moves = self._silent = self._stopped = 0
+        self._alarmed_at: float | None = None
+        self._is_broken = self._is_over = False
+        self._written = self._switches = b""
+
+    def watch(self) -> None:
+        """Watch until the rank ends; end it once it, or another one, is found to stand still."""
+        if os.getppid() != self._pid:  # it has ended meanwhile, and its number may be another's
+            return
+        while not self._is_over:
+            began = time.monotonic()
+            ready = select.select(self._sources, [], [], LOOK_SECONDS)[0]
+            if self._rank in ready:
+                return
+            if self._connection in ready:
+                self._listen()
+            elif time.monotonic() - began > 4 * LOOK_SECONDS:  # the machine was asleep
+                self._stopped = self._silent = 0
+            else:
+                self._look()
+
+    def _look(self) -> None:
+        self._stopped = self._stopped + 1 if is_stopped(self._state) else 0
+        if self._stopped:  # who is stopped and continued in turns is slow, and does not stand still
+            before, self._switches = self._switches, self._count_switches()
+            self._stopped = self._stopped if self._switches == before else 1
+        if self._stopped >= STOPPED_LOOKS:
+            self._end_stopped()
+            return
+        moves, _, limit, longest = self._read_page()
+        limit = longest if self._is_broken else limit
+        self._silent = self._silent + 1 if moves == self._moves and limit and not self._stopped else 0
+        self._moves = moves
+        if self._alarmed_at is not None:
+            self._wait_for_answer()
+        elif limit and 1e3 * LOOK_SECONDS * self._silent >= limit:
+            self._raise_alarm()
+
+    def _count_switches(self) -> bytes:
+        """How often it was taken from a processor: never while it is stopped."""
+        return _read(f"/proc/{self._pid}/status").partition(b"\nvoluntary_ctxt_switches")[2]
+
+    def _read_page(self) -> list[int]:
+        page = os.pread(self._page, 32, 0)
+        return [int.from_bytes(page[start : start + 8], sys.byteorder) for start in range(0, 32, 8)]
+
+    def _raise_alarm(self) -> None:
+        """Have the control plane find out who holds up the others, while there are any."""
+        if self._is_traced():
+            self._silent = 0
+        elif self._is_broken:
+            self._end_silent()
+        elif self._tell(b'{"op":"silent"}'):
+            self._alarmed_at = time.monotonic()
+
+    def _wait_for_answer(self) -> None:
+        """Rank 0 that does not answer its own sentry keeps Python's lock: then it is the one that hangs."""
+        if not self._silent:
+            self._alarmed_at = None
+        elif self._title.startswith("rank 0 ") and time.monotonic() - (self._alarmed_at or 0.0) > _ANSWER_SECONDS / 2:
+            self._end_silent()
+
+    def _is_traced(self) -> bool:
+        """Whether a debugger holds it."""
+        status = _read(f"/proc/{self._pid}/status").splitlines()
+        return any(line.startswith(b"TracerPid:") and line.split()[1] != b"0" for line in status)
+
+    def _listen(self) -> None:
+        try:
+            data = os.read(self._connection, 1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            self._sources.remove(self._connection)
+            self._is_broken = True
+            if self._alarmed_at is not None:
+                self._end_with("rank 0 (node 0) makes no progress: it has not answered, and is gone.")
+        for message in self._news.feed(data):
+            news = stalled_news(message)
+            if news is not None:
+                self._end_with(news)
+                return
+            self._is_broken |= message.startswith(_ERROR)
+            if message.startswith(_ASKED):
+                self._say_where()
+
+    def _say_where(self) -> None:
+        """Answer what tells the control plane who holds up the others; see ``meeting.RollCall``."""
+        import json  # most sentries never need it
+
+        moves, steps, limit, _ = self._read_page()
+        used = self._used_seconds()
+        select.select([self._rank], [], [], _WATCHED_SECONDS)
+        busy = (self._used_seconds() - used) / _WATCHED_SECONDS
+        answer = {
+            "op": "where",
+            "moving": self._read_page()[0] != moves,
+            "watched": limit > 0,
+            "steps": steps,
+            "busy": round(busy, 2),
+            "seconds": LOOK_SECONDS * self._silent,
+            "place": self._dump_stacks(),
+        }
+        self._alarmed_at, self._silent = None, 0  # if nothing comes of it, the next alarm is due as late as this one
+        self._tell(json.dumps(answer).encode())
+
+    def _used_seconds(self) -> float:
+        """Seconds of a processor that its main thread has used."""
+        fields = _read(f"/proc/{self._pid}/task/{self._pid}/stat").rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+    def _end_stopped(self) -> None:
+        told = (
+            f"{self._title} stands still: its process was stopped {STOPPED_LOOKS * LOOK_SECONDS:.0f} s ago, "
+            "and nobody has continued it."
+        )
+        self._say(f"{told} It is ended; where it stood:")
+        # It goes on for a moment, in which the stack comes first: in rank 0 that moment is the control plane's.
+        self._signal(signal.SIGUSR1, signal.SIGCONT)
+        self._tell(b'{"op":"stalled","message":"%b"}' % told.encode())
+        select.select([self._rank, self._connection], [], [], _ANSWER_SECONDS)  # the others hear it when this one does
+        self._end(_CAUSE_SECONDS)
+
+    def _end_silent(self) -> None:
+        words = silence_words(LOOK_SECONDS * self._silent, self._dump_stacks())
+        self._end_with(f"{self._title} makes no progress: {words}.")
+
+    def _end_with(self, news: str) -> None:
+        """End the rank for what the control plane has found out, which may be that this is the one."""
+        is_cause = news.startswith(f"{self._title} ")
+        self._dump_stacks()
+        self._say(
+            f"{news} {'It' if is_cause else 'This rank'} is ended{'' if is_cause else ' with it'}; where it stood:"
+        )
+        self._show_stacks()
+        self._end(_CAUSE_SECONDS if is_cause else _END_SECONDS)
+
+    def _dump_stacks(self) -> str:
+        """Have the rank write its stacks, without Python's lock; where its main thread stands."""
+        before = os.fstat(self._stacks).st_size
+        self._signal(STACK_SIGNAL)
+        select.select([self._rank], [], [], _STACK_SECONDS)
+        self._written = os.pread(self._stacks, 1 << 18, before)
+        return place_of(self._written.decode(errors="replace"), self._main_thread)
+
+    def _show_stacks(self) -> None:
+        """Write them where the rank writes its errors, and the native ones where py-spy can be had."""
+        with contextlib.suppress(OSError):
+            os.write(2, self._written)
+        folders = [sys.executable.rpartition("/")[0], *os.environ.get("PATH", "").split(os.pathsep)]
+        spy = next((path for folder in folders if os.access(path := f"{folder}/py-spy", os.X_OK)), None)
+        if spy is None:
+            return
+        import subprocess  # most sentries never need it
+
+        command = [spy, "dump", "--native", "--pid", str(self._pid)]
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, timeout=_NATIVE_SECONDS, check=False)
+
+    def _end(self, seconds: float) -> None:
+        """End the rank unless it ends by itself."""
+        self._is_over = True
+        if not select.select([self._rank], [], [], seconds)[0]:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, *numbers: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            for number in numbers:
+                signal.pidfd_send_signal(self._rank, number)
+
+    def _tell(self, body: bytes) -> bool:
+        """Send a message; whether somebody is there for it."""
+        with contextlib.suppress(OSError):  # rank 0 is gone: the others know that
+            return os.write(self._connection, len(body).to_bytes(4, "big") + body) > 0
+        return False
+
+    def _say(self, text: str) -> None:
+        """Write a line where the rank writes its errors."""
+        with contextlib.suppress(OSError):
+            os.write(2, f"distributed: {text}\n".encode())
 
 
-def _end(rank: int, seconds: float, *before: signal.Signals) -> None:
-    """End the rank unless it ends by itself; SIGUSR1 before has its stack written, without Python's lock."""
-    _signal(rank, *before)
-    if not select.select([rank], [], [], seconds)[0]:
-        _signal(rank, signal.SIGKILL)
+def silence_words(seconds: float, place: str) -> str:
+    """Such as ``nothing has moved for 300 s, and it stands at /code/train.py:33 (loss)``."""
+    return f"nothing has moved for {seconds:.0f} s{f', and it stands at {place}' if place else ''}"
 
 
-def _signal(rank: int, *numbers: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
-        for number in numbers:
-            signal.pidfd_send_signal(rank, number)
-
-
-def _say(text: str) -> None:
-    """Write a line where the rank writes its errors."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{text}\n".encode())
+def _read(path: str) -> bytes:
+    """Read a file of /proc; empty where the process is gone."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
+        return file.read()
+    return b""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Watch the process with the number, with the connection and the title, that are given."""
+    """Watch the process with the number that is given; see ``liveness.start_sentry`` for the rest."""
     for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    pid, connection, title = arguments
+    pid, connection, page, stacks, main_thread, title = arguments
     with contextlib.suppress(OSError):  # the rank has ended meanwhile
-        watch(int(pid), int(connection), title)
+        Sentry(int(pid), int(connection), int(page), int(stacks), main_thread, title).watch()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from shared.distributed.errors import ControlError, Refusal, UnsavedError, print
 from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
+from shared.distributed.liveness import expect_silence, limit_silence
 from shared.distributed.world import World, seconds_of
 
 _FAREWELL_SECONDS = 0.4  # others may still ask rank 0 why it fails; the launcher hears of it when it has ended
@@ -61,7 +62,7 @@ def init(
     seconds, step_timeout = seconds_of(timeout, 0.0), step_timeout or timeout
     launch = detect()
     start = _earlier_refusal(launch) or (framework_starter(framework) if framework is not None else None)
-    _dump_stacks_on_signal()
+    _prepare_for_hangs(step_timeout)
     control: Control | None = None
     exit_request: SystemExit | None = None
     try:
@@ -77,9 +78,9 @@ def init(
                 if request.code:
                     raise
                 exit_request = request
+            expect_silence()
             if launch.role == "worker":
-                # No time-out: rank 0 may have a large model to save, and a rank that dies ends the wait.
-                control.meet("barrier", "end of init", None)
+                control.meet("barrier", "end of init", None)  # as long as rank 0 takes to save a large model
             if group is not None:
                 group.close()
     except BaseException as error:
@@ -202,7 +203,8 @@ def _variables(launch: Launch) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _dump_stacks_on_signal() -> None:
-    """SIGUSR1 prints the stack of every thread: what does a rank do that seems to hang?"""
+def _prepare_for_hangs(step_timeout: timedelta) -> None:
+    """Let the sentry know how long is too long, and SIGUSR1 print the stack of every thread."""
+    limit_silence(step_timeout.total_seconds())
     with suppress(OSError, RuntimeError, ValueError):  # stderr may be closed, or be no file
         faulthandler.register(signal.SIGUSR1, file=sys.__stderr__ or 2, all_threads=True)

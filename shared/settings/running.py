@@ -167,7 +167,8 @@ class TimeoutSettings:
         "Minutes in which all ranks have to have started.", default=10, least=0.05, most=1440, unit="minutes"
     )
     step_timeout: float = input_port(
-        "Minutes after which a rank that waits for the others gives up, so that a hung rank ends the run.",
+        "Minutes after which a rank that waits for the others gives up. One in which nothing moves for half of that, "
+        "10 seconds at least, no step, batch or file, is named with where it stands, and ends the run.",
         default=10,
         least=0.05,
         most=43200,

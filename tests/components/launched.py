@@ -99,9 +99,9 @@ def ask_to_stop(ranks: list[RunningRank]) -> None:
     os.kill(_processes(ranks)[-1], signal.SIGTERM)
 
 
-def stop_last(ranks: list[RunningRank]) -> None:
-    """Send SIGSTOP to one process that trains: a server of parameters, where there is one."""
-    os.kill(_processes(ranks)[-1], signal.SIGSTOP)
+def signal_last(ranks: list[RunningRank], number: signal.Signals) -> None:
+    """Send a signal to one process that trains: a server of parameters, where there is one."""
+    os.kill(_processes(ranks)[-1], number)
 
 
 def wait_until_stoppable(ranks: list[RunningRank]) -> None:

@@ -59,29 +59,29 @@ class Net(LightningModule):
 """What `train_lightning_module` trains: Lightning validates it, and lowers the rate after each validation."""
 
 
-def arranged(trainer: str, folder: Path) -> tuple[Path, Options]:
-    """A dataset of four steps and a validation of seconds; options of two epochs, or of one for train_ddp."""
+def arranged(trainer: str, folder: Path, share: float = 1.0) -> tuple[Path, Options]:
+    """A dataset of four steps and a `share` of a validation of seconds; options of two epochs, for train_ddp of one."""
     options: dict[str, object] = {"batch_size": 16, "epochs": 1 + (trainer != "train_ddp"), "log_every": 1}
     options["checkpoint_every"] = 10**6
     if trainer == "train_transformers":
         (folder / "tiny").mkdir()
         (folder / "tiny" / "config.json").write_text(json.dumps(TINY))
-        data = write_text_classification_dataset(folder / "text", rows=(64, 20_000, 4))
+        data = write_text_classification_dataset(folder / "text", rows=(64, int(20_000 * share), 4))
         return data, options | {"base_config": folder / "tiny", "sharding": "fsdp"}
     if trainer == "train_fsdp":
-        data = write_language_dataset(folder / "text", rows=(64, 20_000, 4))
+        data = write_language_dataset(folder / "text", rows=(64, int(20_000 * share), 4))
         return data, options | {"layers": 1, "width": 32, "heads": 4}
     if trainer == "train_lightning_module":
         (folder / "code").mkdir()
         (folder / "code" / "net.py").write_text(MODULE)
         options |= {"module": "net.py:Net", "model_code": folder / "code"}
-    return write_table(folder / "table"), options
+    return write_table(folder / "table", int(100_000 * share)), options
 
 
-def write_table(folder: Path) -> Path:
+def write_table(folder: Path, validation_rows: int) -> Path:
     arrays, draw = {"x": Array((8,), "float32"), "y": Array((), "int64")}, np.random.default_rng(0)
     shards = {}
-    for split, rows in {"train": 16 * STEPS, "validation": 100_000, "test": 4}.items():
+    for split, rows in {"train": 16 * STEPS, "validation": validation_rows, "test": 4}.items():
         chunks = [{"x": draw.random((rows, 8), "float32"), "y": draw.integers(0, 2, rows)}]
         shards[split] = (write_shard(folder, split, 0, rows=rows, arrays=arrays, chunks=chunks),)
     write_index(folder, Index("classification", arrays, ("a", "b"), Statistics((0.5,) * 8, (0.3,) * 8), shards))

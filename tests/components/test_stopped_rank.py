@@ -1,39 +1,48 @@
-"""SIGSTOP in the middle of a training: the rank is named, all tell where they stood, and nobody waits, by every trainer."""
+"""A rank that is stopped, or hangs, in the middle of a training is named, and all tell where they stood, by every trainer."""
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.components.launched import MPI_TRAINERS, launched, stop_last
+from tests.components.launched import MPI_TRAINERS, launched, signal_last
 from tests.components.test_stop_in_validation import OTHERS, arranged
 from tests.components.training import lines
-from tests.helpers import finish
+from tests.helpers import RankResult, finish
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 STACK = "(most recent call first)"
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("trainer", ["train_ddp", *(f"train_{name}" for name in OTHERS if name != "lightning_module")])
-def test_a_stopped_rank_is_named_and_the_others_end(trainer: str, tmp_path: Path) -> None:
-    data, options = arranged(trainer, tmp_path)
-    out = tmp_path / "out"
-    with launched(trainer, data, out, {**options, "epochs": 10_000}) as ranks:
+def ended_by(
+    number: signal.Signals, trainer: str, folder: Path, more: Mapping[str, object], before: str = "pass"
+) -> tuple[list[RankResult], str, float]:
+    """What the ranks of a training came to in whose midst the last process gets a signal, all they said, and seconds."""
+    data, options = arranged(trainer, folder, share=0.001)
+    out = folder / "out"
+    with launched(trainer, data, out, {**options, "epochs": 10_000, **more}, before=before) as ranks:
         until = time.monotonic() + 300
-        while not lines(out):
+        while not any("epoch_seconds" in str(line) for line in lines(out)):  # the first validation may take long
             assert time.monotonic() < until, ranks[0].stderr
             time.sleep(0.01)
         began = time.monotonic()
-        stop_last(ranks)
+        signal_last(ranks, number)
         results = finish(ranks, 60)
         took = time.monotonic() - began
-    told = "".join(result.stderr + result.stdout for result in results)
-    stopped = "ps 0" if trainer == "train_tf_parameter_server" else "rank 1"
     print(f"{trainer}: {took:.1f} s")
+    return results, "".join(result.stderr + result.stdout for result in results), took
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("trainer", ["train_ddp", *(f"train_{name}" for name in OTHERS if name != "lightning_module")])
+def test_a_stopped_rank_is_named_and_the_others_end(trainer: str, tmp_path: Path) -> None:
+    results, told, took = ended_by(signal.SIGSTOP, trainer, tmp_path, {})
+    stopped = "ps 0" if trainer == "train_tf_parameter_server" else "rank 1"
     assert f"distributed: {stopped} (node" in told
     assert "stands still: its process was stopped 4 s ago" in told
     count = told.count("where it stood:")
@@ -41,3 +50,21 @@ def test_a_stopped_rank_is_named_and_the_others_end(trainer: str, tmp_path: Path
     assert told.count(STACK) >= count
     assert any(result.returncode for result in results) or trainer in MPI_TRAINERS
     assert took < 15, "5 s on a machine of its own"
+
+
+# What the handler does happens in the main thread, as soon as that has come out of native code.
+HANGS = "import signal; hang = lambda *_: sum({what}); signal.signal(signal.SIGUSR2, hang)"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("what", ["1 for _ in iter(int, 1)", "range(10**14)"], ids=["python", "native"])
+@pytest.mark.parametrize("trainer", ["train_ddp", *(f"train_{name}" for name in OTHERS if name != "lightning_module")])
+def test_a_rank_that_hangs_is_named_and_the_others_end(trainer: str, what: str, tmp_path: Path) -> None:
+    if trainer == "train_tf_parameter_server":
+        pytest.skip("its servers compute in threads of TensorFlow's own, which no signal of Python's reaches")
+    limits = {"step_timeout": 0.5, "checkpoint_minutes": 0}  # in a save it is found by those that wait for it
+    _, told, took = ended_by(signal.SIGUSR2, trainer, tmp_path, limits, HANGS.format(what=what))
+    assert "distributed: rank 1 (node" in told, told[-3000:]
+    assert "makes no progress: nothing has moved for 15 s, and it stands at " in told
+    assert told.count("where it stood:") >= 2
+    assert took < 26, "20 s are promised"

@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from shared.distributed import Refusal, World
+from shared.distributed.liveness import expect_silence, note_progress, note_step, silence_expected
 from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
+from shared.storage import report_moves
 from shared.tracking import Tracker
 from shared.training.core.meter import LossMeter, MeterReading
 from shared.training.core.position import CheckpointSaver, TrainingPosition
@@ -60,6 +62,7 @@ class TrainingRun:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
+        report_moves(note_progress)
         self._tracker = self._open.enter_context(Tracker(self._world, self._schedule.steps))
         self._tracker.take_back(self._is_done)
         self._open.enter_context(self._meter.stopping_on_sigterm())
@@ -70,6 +73,7 @@ class TrainingRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        expect_silence()
         unsaved = None
         if error is not None and self._is_finished:
             unsaved = explain_unsaved(error, self._settings.model, self._saver.last_saved, clears=self._world.is_main)
@@ -120,6 +124,8 @@ class TrainingRun:
         if stop:
             self._finish_stopped()
         self._steps_ended = time.perf_counter()
+        if last_of_epoch and self._validation_seconds is None:
+            expect_silence()  # the first validation may compile
         return stop
 
     def end_epoch(self, validation: Mapping[str, float] | None) -> bool:
@@ -134,6 +140,7 @@ class TrainingRun:
         Raises:
             Refusal: if the validation loss is not finite.
         """
+        note_step()  # the first validation is over
         at, now = self.at, time.perf_counter()
         self._validation_seconds = now - self._steps_ended
         if validation is None:
@@ -239,7 +246,8 @@ class TrainingRun:
 
     def _save(self) -> None:
         began, self._saved_at = time.perf_counter(), time.monotonic()
-        with self._meter.clock.saving():
+        # A mount may take minutes for one write, and the waits of a save have limits of their own.
+        with silence_expected(), self._meter.clock.saving():
             self._saver.save(self.at)
         self._saved = self.at.step
         self._stalls.append(time.perf_counter() - began)

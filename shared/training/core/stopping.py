@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from shared.distributed import ControlError, Refusal, World
+from shared.distributed.liveness import note_progress, note_step
 
 _STEPS_AHEAD: Final = 1
 """Steps that a rank may still make when it hears of it, before it has to know the last one.
@@ -64,6 +65,7 @@ class StopAgreement:
 
     def is_asked(self) -> bool:
         """Say whether some rank was asked to stop, as far as this one has heard: others may hear of it later."""
+        note_progress()
         return self._asked or self._pause is not None
 
     def is_last(self) -> bool:
@@ -72,6 +74,7 @@ class StopAgreement:
         Raises:
             ControlError: another rank has died meanwhile.
         """
+        note_step()
         if self._world is None or self._alone:
             return self._asked
         with self._known:

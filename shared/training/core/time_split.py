@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from typing import Final, Self, TypeVar
 
+from shared.distributed.liveness import note_progress
+
 Batch = TypeVar("Batch")
 
 _WORTH_ASKING: Final = 1e-4
@@ -97,6 +99,7 @@ class DataTimer:
             worth = took > _WORTH_ASKING
             if batch is end:
                 return
+            note_progress()
             yield batch  # type: ignore[misc]  # it is none of ours
 
 

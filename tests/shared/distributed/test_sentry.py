@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.distributed.sentry import is_stopped, stalled_news
+from shared.distributed import liveness
+from shared.distributed.sentry import LIMIT, News, is_stopped, place_of, stalled_news
 from shared.distributed.wire import encode_message
 from tests.helpers import ROOT, run_ranks
 from tests.local.support import run_json
@@ -120,6 +121,125 @@ def test_what_is_stopped_and_what_is_not() -> None:
 def test_of_many_messages_the_one_about_a_rank_that_stands_still_is_found() -> None:
     told = encode_message({"error": "stalled", "message": "rank 3 (node 1) stands still", "news": True})
     other = encode_message({"error": "peer", "message": 'rank 1 printed "stalled"', "news": True})
-    assert stalled_news(other + told) == "rank 3 (node 1) stands still"
-    assert stalled_news(other) is None
-    assert stalled_news((other + told)[:-1]) is None, "its end is still to come"
+    news = News()
+    assert [stalled_news(message) for message in news.feed(other + told[:-1])] == [None]
+    assert [stalled_news(message) for message in news.feed(told[-1:] + other)] == ["rank 3 (node 1) stands still", None]
+
+
+HANGS = """
+    import time
+    from datetime import timedelta
+    import torch
+    import torch.distributed as dist
+    from shared.distributed import init, liveness
+
+    liveness.SHORTEST_SILENCE = 3.0
+
+    def hang():
+        {hang}
+
+    with init("torch", timeout=timedelta(minutes=1)) as world:
+        liveness.limit_silence(1.0)
+        for step in range(100):
+            if step == 5 and world.rank == {hung}:
+                hang()
+            {waits}
+            world.end_step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("hang", "waits", "hung"),
+    [
+        ("while True: pass", GLOO["waits"], 2),
+        ("sum(range(10**12))", GLOO["waits"], 0),
+        ("sum(range(10**12))", BARRIER["waits"], 1),
+        ("time.sleep(1000)", BARRIER["waits"], 3),
+    ],
+    ids=["python", "native in rank 0", "native", "sleep"],
+)
+def test_a_rank_that_hangs_is_named_and_not_one_that_waits_for_it(hang: str, waits: str, hung: int) -> None:
+    ended = run_ranks(HANGS.format(hang=hang, waits=waits, hung=hung), 2, 2, timeout=SECONDS)
+    name = f"rank {hung} (node {hung // 2}) makes no progress: "
+    assert [rank.rank for rank in ended if name not in rank.stderr] == []
+    assert "script.py:11 (hang)" in ended[hung].stderr
+    assert "It is ended; where it stood:" in ended[hung].stderr
+    assert [rank.rank for rank in ended if "(most recent call first)" not in rank.stderr] == []
+    assert [rank.returncode for rank in ended] == [-signal.SIGKILL] * 4
+
+
+def test_a_rank_that_hangs_alone_is_ended_when_the_others_have_gone() -> None:
+    code = """
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 2.0
+        with init() as world:
+            liveness.limit_silence(1.0)
+            if world.rank == 1:
+                while True:  # in its first step, for which nobody knows how long it takes
+                    pass
+            world.barrier("never ends", timeout=1)
+    """
+    waited, hung = run_ranks(code, timeout=SECONDS)
+    assert "timed out waiting for rank 1" in waited.stderr
+    assert "rank 1 (node 0) makes no progress: nothing has moved for 2 s" in hung.stderr
+    assert hung.returncode == -signal.SIGKILL
+
+
+def test_what_takes_long_by_itself_is_no_hang() -> None:
+    code = """
+        import time
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 2.0
+        with init() as world:
+            liveness.limit_silence(1.0)
+            time.sleep(3.5)  # the first steps compile
+            for _ in range(4):
+                world.end_step()
+            world.once(lambda: time.sleep(3.5), name="prepare", scope="job")
+            world.end_step()
+            for _ in range(7):
+                time.sleep(0.5)
+                liveness.note_progress()  # as a file does that is read
+            world.end_step()
+            liveness.expect_silence()  # as before a validation
+            time.sleep(3.5)
+    """
+    ended = run_ranks(code, timeout=60)
+    assert [(rank.returncode, rank.stderr.count("no progress")) for rank in ended] == [(0, 0)] * 2
+
+
+def test_a_step_in_a_debugger_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = memoryview(bytearray(32)).cast("Q")
+    monkeypatch.setattr(liveness, "_moves", page)
+    monkeypatch.setattr(liveness, "_longest_ms", 5000)
+    limits = []
+    for _ in range(4):
+        liveness.note_step()
+        limits.append(page[LIMIT])
+    liveness.expect_silence()
+    with monkeypatch.context() as inside:
+        inside.setitem(sys.modules, "pydevd", sys)
+        liveness.note_step()
+        limits.append(page[LIMIT])
+    liveness.note_step()
+    assert [*limits, page[LIMIT]] == [0, 0, 5000, 5000, 0, 5000]
+
+
+STACKS = """Thread 0x00007f8fa5dad6c0 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+
+Current thread 0x00007f8fc9207b80 (most recent call first):
+  File "/code/train.py", line 33 in loss
+  File "/code/train.py", line 90 in <module>
+
+Thread 0x00007f8fa65ae6c0 (most recent call first):
+  File "/usr/lib/python3.11/selectors.py", line 468 in select
+"""
+
+
+def test_where_the_main_thread_stands_is_read_from_its_stack() -> None:
+    assert place_of(STACKS, "00007f8fc9207b80") == "/code/train.py:33 (loss)"
+    assert place_of(STACKS, "0000000000000001") == ""
+    assert place_of("", "00007f8fc9207b80") == ""

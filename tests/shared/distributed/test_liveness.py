@@ -11,8 +11,8 @@ from tests.helpers import azure_variables, finish, free_port, started
 
 CODE = """
     import time
-    from shared.distributed import init, lost_peers
-    lost_peers.STUCK_SECONDS = 2.0
+    from shared.distributed import init, liveness
+    liveness.STUCK_SECONDS = 2.0
     with init() as world:
         print("in", flush=True)
         if world.rank == 2:
