@@ -284,6 +284,8 @@ def _read_environment(folder: Path) -> None:
     from shared.distributed.launch import detect
 
     for path in sorted(folder.glob("*.json")):
+        if not path.is_file():  # what is read here are variables, which no pipe holds up
+            continue
         try:
             found = json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError):
