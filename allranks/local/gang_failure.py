@@ -77,6 +77,8 @@ class FailedAttempt:
         return StepFailure(message, command.rank, command.node, command.log, quoted, self._cause(first, gang))
 
     def _cause(self, first: RankExit, gang: RankGang) -> str:
+        if was_aborted_at_exit(first, gang):
+            return ""  # no error of the code: the attempt is repeated for it
         stood_still = first.code in _KILLED and bool(_who_stood_still(first.command.log))
         was_launched = any(first is one for one in gang.exits)
         last = last_lines(first.command.log)

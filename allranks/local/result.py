@@ -30,7 +30,7 @@ class StepFailure:
         message: what ended it: ``rank 1 on node 0 ended with exit code 3``.
         rank: the rank that failed first; None when the step has no ranks or failed before any started.
         node: the emulated node that it ran on; ``log`` is its log file, and ``last_lines`` the end of that.
-        cause: of what kind it is, as in ``failure_cause.py``; empty where no attempt was started.
+        cause: of what kind it is, as in ``failure_cause.py``; empty of a start that failed, and of ``aborts.py``.
     """
 
     message: str
