@@ -47,7 +47,7 @@ _BY_WORDS = (
             r"RESOURCE_EXHAUSTED"
         ),
     ),
-    (FailureCause.HUNG, re.compile(r"\(node \d+\) stands still:|\bWaitTimeoutError\b")),
+    (FailureCause.HUNG, re.compile(r"\(node \d+\) (?:stands still|makes no progress):|\bWaitTimeoutError\b")),
     (
         FailureCause.LOST_PROCESS,
         re.compile(r"its process ended without a word|Rank 0 \(node 0\) is gone|has stood still for \d+ s since"),

@@ -43,6 +43,7 @@ def test_causes_are_told_apart(tmp_path: Path) -> None:
         "agreed": ("exit 143", "preempted"),
         "killed": (DIE, "lost process"),
         "hung": ("echo 'distributed: rank 0 (node 0) stands still: stopped. It is ended'; " + DIE, "hung"),
+        "silent": ("echo 'PeerError: rank 1 (node 0) makes no progress: nothing has moved for 300 s.'; exit 1", "hung"),
         "told": (
             "echo 'PeerError: rank 1 (node 0) has died: its process ended without a word.'; exit 1",
             "lost process",
