@@ -88,9 +88,10 @@ def main() -> None:
     args = parser.parse_args()
     began = time.perf_counter()
     ours, theirs = socket.socketpair()
-    pid = liveness.start_sentry("rank 0 (node 0)", theirs)
+    link = liveness.start_sentry("rank 0 (node 0)", theirs)
     in_rank = 1e3 * (time.perf_counter() - began)
-    assert pid is not None, "Linux alone has what a sentry needs"
+    assert link is not None, "Linux alone has what a sentry needs"
+    pid = link.pid
     time.sleep(2)
     start = used_ms(pid)
     time.sleep(args.seconds)

@@ -71,11 +71,12 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
         elif server is not None:
             server.stop(grace=3.0)
         raise
-    LostPeerWatch(control).start()
+    link = None
     with suppress(OSError), _connect(launch, control.main_port, ANSWER_SECONDS) as connection:
         # Nobody waits for the answer: rank 0 may be in a call that keeps Python's lock.
         connection.sendall(encode_message(hello_message(launch, token, f"sentry of {launch.role}")))
-        start_sentry(f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})", connection)
+        link = start_sentry(f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})", connection)
+    LostPeerWatch(control, link).start()
     return control
 
 

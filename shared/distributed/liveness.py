@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from shared.distributed import sentry
@@ -82,8 +83,20 @@ def limit_silence(step_timeout: float) -> None:
         _moves[sentry.LONGEST] = _longest_ms
 
 
-def start_sentry(title: str, connection: socket.socket) -> int | None:
-    """Start the sentry of this process, and do not wait for it; its number, or None where there can be none.
+@dataclass(frozen=True, slots=True)
+class SentryLink:
+    """A sentry that was started: its process, and the page that it sees."""
+
+    pid: int
+    page: memoryview
+
+    def release(self) -> None:
+        """Let it go: the world has ended, and what this process does from now on is its own."""
+        self.page[sentry.LIMIT] = self.page[sentry.LONGEST] = 0
+
+
+def start_sentry(title: str, connection: socket.socket) -> SentryLink | None:
+    """Start the sentry of this process, and do not wait for it; None where there can be none.
 
     Args:
         title: of this rank, such as ``rank 3 (node 1)``.
@@ -103,13 +116,13 @@ def start_sentry(title: str, connection: socket.socket) -> int | None:
             [*command, main_thread, title], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=passed
         )
         _moves = memoryview(mmap.mmap(page, mmap.PAGESIZE)).cast("Q")
-        _moves[sentry.LONGEST] = _longest_ms
+        _moves[sentry.LONGEST] = max(1, _longest_ms)
     except (OSError, RuntimeError, ValueError):
         return None
     finally:
         os.close(page)  # the stacks' stays open: faulthandler writes to its number
     _started.append(started)
-    return started.pid
+    return SentryLink(started.pid, _moves)
 
 
 class LostPeerWatch(threading.Thread):
@@ -122,11 +135,13 @@ class LostPeerWatch(threading.Thread):
 
     A rank whose main thread computes goes on until it meets the others. One that waits for a slow disk is ended like
     one that waits in a collective: the job has failed, and what it leaves is what a kill leaves at any moment.
+
+    Once the rank leaves the world, it also lets go its sentry.
     """
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, link: SentryLink | None) -> None:
         super().__init__(name="allranks-lost-peers", daemon=True)
-        self._control = control
+        self._control, self._link = control, link
         self._clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
 
     def run(self) -> None:
@@ -140,6 +155,8 @@ class LostPeerWatch(threading.Thread):
             still = still + _LOOK_SECONDS if used - before < _STILL_SHARE * _LOOK_SECONDS else 0.0
             if still >= STUCK_SECONDS:
                 self._end(news)
+        if self._link is not None:
+            self._link.release()
 
     def _end(self, news: str) -> None:
         print_line(

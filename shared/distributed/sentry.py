@@ -26,7 +26,7 @@ STOPPED_LOOKS = 8
 """Of so many looks in a row a stopped rank was seen: of no more than 4.5 s."""
 MOVES, STEPS, LIMIT, LONGEST = range(4)
 """Numbers of 8 bytes in the page: what has moved, the steps among that, the milliseconds that may pass without, 0 for
-any, and the most that may pass once the others have ended."""
+any, and the most that may pass once the others have ended: 0 when the rank itself has left."""
 STACK_SIGNAL = signal.SIGRTMAX - 1
 """At which the rank writes its stacks into the file of the sentry; no library was seen to use this one."""
 _ANSWER_SECONDS = 5.0  # which rank 0 has for telling the others, on a busy machine if it was stopped itself
@@ -130,6 +130,7 @@ class Sentry:
             self._end_stopped()
             return
         moves, _, limit, longest = self._read_page()
+        self._is_over = longest == 0  # the rank has left the world
         limit = longest if self._is_broken else limit
         self._silent = self._silent + 1 if moves == self._moves and limit and not self._stopped else 0
         self._moves = moves

@@ -210,6 +210,22 @@ def test_what_takes_long_by_itself_is_no_hang() -> None:
     assert [(rank.returncode, rank.stderr.count("no progress")) for rank in ended] == [(0, 0)] * 2
 
 
+def test_who_has_left_the_world_is_watched_no_more() -> None:
+    code = """
+        import time
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 1.0
+        with init() as world:
+            liveness.limit_silence(1.0)
+            for _ in range(4):
+                world.end_step()
+        time.sleep(3)
+        print([started.poll() for started in liveness._started])
+    """
+    assert [(rank.returncode, rank.stdout) for rank in run_ranks(code, timeout=SECONDS)] == [(0, "[0]\n")] * 2
+
+
 def test_a_step_in_a_debugger_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     page = memoryview(bytearray(32)).cast("Q")
     monkeypatch.setattr(liveness, "_moves", page)
