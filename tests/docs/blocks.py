@@ -19,7 +19,7 @@ HOW = {
     r"python3? -m venv .*|\. \S+/bin/activate": "install",
     # As they stand; `run` trains for real, and what trains long is only planned, from data to the last command.
     r"allranks (list|runs|show \w+|copy train_ddp \S+|lint my_pipeline\.yml|run --resume latest)": "run",
-    r"ALLRANKS_BUDGET=\S+ allranks lint my_pipeline\.yml": "run",
+    r"ALLRANKS_BUDGET=\S+ allranks .*": "no: a shell reads what stands in front; tests/spec/test_budget.py sets it",
     r"allranks runs logs latest train --rank 1": "no: it names the reader's own run; docs/why-it-failed.md types it of one",
     r"allranks runs serve": "no: it serves until Ctrl+C; tests/browser starts it and looks at its pages",
     r"allranks runs list .*": "no: it sorts the reader's own runs; tests/cli/test_run_list.py lists a thousand",
