@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from shared.storage import append_text, write_text
+from shared.storage import append_text, read_bytes, write_text
 
 if TYPE_CHECKING:
     from shared.distributed import World
@@ -73,13 +73,15 @@ class Tracker:
 
         torchrun starts its ranks again in the same folder. What MLflow has of these steps stays there, and comes again.
         """
-        if self._path is None or not self._path.exists():
+        if self._path is None:
             return
-        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-        kept = [line for line in lines if (entry := _entry_of(line)) and is_kept(entry["step"], entry["metrics"])]
         try:
+            lines = read_bytes(self._path).decode("utf-8", errors="replace").splitlines(keepends=True)
+            kept = [line for line in lines if (entry := _entry_of(line)) and is_kept(entry["step"], entry["metrics"])]
             if len(kept) < len(lines):
                 write_text(self._path, "".join(kept))
+        except FileNotFoundError:
+            return
         except OSError as error:
             _warn(f"warning: metrics of steps that are done again stay in {self._path}: {error}")
 

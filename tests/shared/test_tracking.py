@@ -70,6 +70,17 @@ def test_lines_of_steps_that_are_done_again_are_taken_back(tmp_path: Path, monke
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3, 4]
 
 
+def test_metrics_that_cannot_be_taken_back_stay_and_end_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "outputs" / "metrics.jsonl").mkdir(parents=True)  # as a mount that cannot read it
+    with init() as world, Tracker(world) as tracker:
+        tracker.take_back(lambda *_: False)
+    assert "warning: metrics of steps that are done again stay in outputs/metrics.jsonl" in capsys.readouterr().err
+
+
 def test_a_preparation_that_is_done_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
