@@ -179,7 +179,7 @@ _SAMPLES: Mapping[str, Shape] = {
     "launcher": _fields(_USED, {**_LOOKED, "peak_bytes": _NUMBER}),
     "rank": _fields({**_USED, "rank": _COUNT, "node": _COUNT}, {**_LOOKED, "peak_bytes": _NUMBER}),
     "gpu": _fields(
-        {"at": _NUMBER, "over": _SPAN, "gpu": _COUNT, "gpu_seconds": _NUMBER, "gpu_memory_bytes": _NUMBER}, {}
+        {"at": _NUMBER, "over": _SPAN, "gpu": _TEXT, "gpu_seconds": _NUMBER, "gpu_memory_bytes": _NUMBER}, {}
     ),
 }
 _SHAPES: Mapping[str, Shape] = {
