@@ -13,6 +13,7 @@ from pathlib import Path
 from allranks.drill.faults import ALL, NODE, DrillFault
 from allranks.local import processes
 from allranks.local.plan import PlannedStep
+from allranks.local.resources.usage import read_variables
 
 _SHELLS = ("bash", "sh", "dash")
 _RANK_NAME = re.compile(r"rank_(\d+)")
@@ -37,7 +38,7 @@ def processes_of(marker: str) -> list[RankProcess]:
     """The processes that carry ``NAME=value`` in their variables, zombies aside."""
     found = []
     for pid in processes.every_pid():
-        variables = _read_environ(pid)
+        variables = read_variables(pid)
         name, _, value = marker.partition("=")
         if variables.get(name) != value:
             continue
@@ -118,14 +119,6 @@ def send_signal(number: signal.Signals, victims: Iterable[RankProcess]) -> None:
 def are_gone(pids: Iterable[int]) -> bool:
     """Whether all of these processes have ended, zombies included."""
     return all(processes.stat_fields(pid)[:1] in ([], [b"Z"]) for pid in pids)
-
-
-def _read_environ(pid: int) -> dict[str, str]:
-    try:
-        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return {}
-    return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
 
 
 def _comm(pid: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -177,5 +178,6 @@ def test_a_drill_that_is_killed_leaves_nothing(counting: Any) -> None:
         wait_for(lambda: carrying(marker))
     finally:
         begun.kill()
-        begun.wait()
+        code = begun.wait()
     wait_for(lambda: not carrying(marker))
+    assert code == -signal.SIGKILL, "it had not ended before"
