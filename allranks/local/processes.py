@@ -101,6 +101,15 @@ def carries(pid: int, marker: bytes) -> bool:
         return False  # it has ended, or belongs to somebody else
 
 
+def count_switches(pid: int) -> bytes:
+    """How often a process was taken from a processor, as the kernel writes it: never while it is stopped."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_bytes()
+    except OSError:
+        return b""
+    return status.partition(b"\nvoluntary_ctxt_switches")[2]
+
+
 def session_of(pid: int) -> int:
     """The session that a process belongs to; -1 when it has ended."""
     try:

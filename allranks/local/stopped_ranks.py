@@ -15,7 +15,6 @@ from allranks.local.gang import RankGang
 from allranks.local.resources.owners import owner_by_variables
 from allranks.local.resources.usage import read_variables
 
-_LOOK_SECONDS: Final = 1.0
 STOPPED_LOOKS: Final = 8
 """In a row: a sentry has taken half of it to notice, and to tell where the ranks stood."""
 _STOPPED: Final = b"T"
@@ -25,9 +24,10 @@ _STACK_SECONDS: Final = 0.3
 class StoppedRanks:
     """Looks once a second at the processes of the gangs that run, which takes 20 microseconds for each."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_seconds: float = 1.0) -> None:
+        self._look_seconds = look_seconds
         self._next = 0.0
-        self._looks: dict[int, int] = {}
+        self._looks: dict[int, tuple[int, bytes]] = {}
 
     def look(self, gangs: Iterable[RankGang]) -> None:
         """End each process that has been stopped in all of the last looks; its gang ends with it."""
@@ -35,14 +35,17 @@ class StoppedRanks:
         if now < self._next:
             return
         # A look that comes late, because this machine slept or this process was stopped itself, counts from the start.
-        before = self._looks if now < self._next + 4 * _LOOK_SECONDS else {}
-        self._next, self._looks = now + _LOOK_SECONDS, {}
+        before = self._looks if now < self._next + 4 * self._look_seconds else {}
+        self._next, self._looks = now + self._look_seconds, {}
         for gang in gangs:
             for pid in _descendants(gang.pids):
                 if processes.stat_fields(pid)[:1] == [_STOPPED]:
-                    self._looks[pid] = before.get(pid, 0) + 1
-                    if self._looks[pid] >= STOPPED_LOOKS:
-                        _end(pid)
+                    switches = processes.count_switches(pid)
+                    count, earlier = before.get(pid, (0, switches))
+                    # Who is stopped and continued in turns is slow, and does not stand still.
+                    self._looks[pid] = (count + 1 if switches == earlier else 1, switches)
+                    if self._looks[pid][0] >= STOPPED_LOOKS:
+                        _end(pid, STOPPED_LOOKS * self._look_seconds)
 
 
 def _descendants(roots: Iterable[int]) -> Iterator[int]:
@@ -53,16 +56,15 @@ def _descendants(roots: Iterable[int]) -> Iterator[int]:
         waiting += processes.children_of(pid)
 
 
-def _end(pid: int) -> None:
+def _end(pid: int, seconds: float) -> None:
     """Say in the log of the rank why it is ended, as its sentry would, let it tell its stack, and end it."""
     owner = owner_by_variables(read_variables(pid))
     rank, node = (owner.rank, owner.node) if owner is not None else (None, 0)
     who = f"rank {rank}" if rank is not None else f"process {pid}"
-    seconds = f"{STOPPED_LOOKS * _LOOK_SECONDS:.0f}"
     with contextlib.suppress(OSError), Path(f"/proc/{pid}/fd/2").open("a", encoding="utf-8") as log:
         log.write(
-            f"distributed: {who} (node {node}) stands still: its process was stopped {seconds} s ago, and nobody has "
-            "continued it. It is ended.\n"
+            f"distributed: {who} (node {node}) stands still: its process was stopped {seconds:.0f} s ago, and nobody "
+            "has continued it. It is ended.\n"
         )
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if processes.catches(pid, signal.SIGUSR1):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from allranks.local import processes
+from allranks.local.stopped_ranks import STOPPED_LOOKS, StoppedRanks
 from tests.local.support import pipeline, run_json, step
 
+LOOK_SECONDS = 0.02
 STOPS = """
 import os, signal, time
 if os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "1":
@@ -29,3 +36,22 @@ def test_a_stopped_rank_of_a_foreign_script_is_named(kind: str, tmp_path: Path) 
         "rank 1 on node 0 was ended: it stands still: its process was stopped 8 s ago, and nobody has continued it"
     )
     assert time.monotonic() - began < 30, "10 s on a machine of its own"
+
+
+@pytest.mark.parametrize("is_continued", [True, False], ids=["slow", "stopped"])
+def test_who_is_stopped_and_continued_in_turns_is_slow_and_does_not_stand_still(is_continued: bool) -> None:
+    ranks = StoppedRanks(LOOK_SECONDS)
+    with subprocess.Popen(["sleep", "60"]) as program:
+        gangs: list[Any] = [SimpleNamespace(pids=[program.pid])]
+        program.send_signal(signal.SIGSTOP)
+        for _ in range(2 * STOPPED_LOOKS):
+            while processes.stat_fields(program.pid)[0] not in (b"T", b"Z"):
+                time.sleep(0.001)
+            time.sleep(LOOK_SECONDS)
+            ranks.look(gangs)
+            if is_continued:
+                program.send_signal(signal.SIGCONT)
+                program.send_signal(signal.SIGSTOP)
+        ended = program.poll()
+        program.kill()
+    assert ended == (None if is_continued else -signal.SIGKILL)
