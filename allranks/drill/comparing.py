@@ -25,7 +25,8 @@ _OF_THE_RUN = re.compile(
 """Names of values that say when, how fast or where: of a key of JSON, or of a line ``key: value``."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?")
 _OWN_NAME = re.compile(
-    r"(?<![0-9A-Za-z])(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}(x\d+)?(?![0-9A-Za-z])|\d{8}-\d{6}-\d{3}-[0-9a-f]{4}"
+    r"(?<![0-9A-Za-z])([0-9a-f]{8}x\d+|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,})(?![0-9A-Za-z])"
+    r"|\d{8}-\d{6}-\d{3}-[0-9a-f]{4}"
 )
 _LOGGED = re.compile(r"(^|/)(metrics\.jsonl|events\.out\.tfevents\..*|.*\.log)$")
 """Files that tell how a run went, and not what came of it."""

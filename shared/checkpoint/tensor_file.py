@@ -32,11 +32,14 @@ _HEADER_LIMIT: Final = 10**8
 def write_tensor_file(path: Path, parts: Iterable[ShardPart]) -> FileSeal:
     """Write pieces, contiguous and on the CPU, as one file, and return its seal for the manifest.
 
+    The same pieces make the same bytes, in whatever order they come.
+
     Raises:
         OSError: it cannot be written.
         ValueError: the elements are of a type that safetensors does not know.
     """
-    ordered = sorted(parts, key=lambda part: -part.values.dtype.itemsize)  # so that each lies at a multiple of its size
+    # Wide elements first, so that each lies at a multiple of its size.
+    ordered = sorted(parts, key=lambda part: (-part.values.dtype.itemsize, part.name))
     header = _header(ordered)
     seal: list[FileSeal] = []
 

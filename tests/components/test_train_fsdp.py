@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from shared.checkpoint.choose import newest_valid_checkpoint
+from shared.checkpoint.reading import CheckpointReader
 from shared.data import Dataset
 from shared.models.predictor import load_predictor
 from shared.training.torch.objective import objective_of
@@ -51,6 +53,13 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def curve(out: Path) -> dict[int, float]:
     """Loss of each step; of one that was made twice the last."""
     return {line["step"]: line["metrics"]["loss"] for line in lines(out) if "loss" in line["metrics"]}
+
+
+def generators(out: Path) -> Any:
+    """Where the random numbers of rank 0 were at the newest checkpoint."""
+    newest = newest_valid_checkpoint(out / "checkpoints")
+    assert newest is not None
+    return CheckpointReader(newest).own_state(0)["generators"]
 
 
 def gap(one: dict[int, float], other: dict[int, float]) -> float:
@@ -132,6 +141,8 @@ def test_what_saves_memory_does_not_change_the_result(text: Path, tmp_path: Path
     check_times(tmp_path / "spared" / "metrics")
     assert furthest(weights(tmp_path / "plain"), weights(tmp_path / "spared")) < 1e-9
     assert gap(curve(tmp_path / "plain"), curve(tmp_path / "spared")) < 1e-9
+    drawn = [generators(tmp_path / name) for name in ("plain", "spared")]
+    assert drawn[0] == drawn[1], "what draws while it trains is seeded as well"
 
 
 @pytest.mark.slow

@@ -56,8 +56,9 @@ def test_text_differs_in_more_than_its_moments(tmp_path: Path) -> None:
     }
 
 
-def test_names_made_for_one_run_are_one_name(tmp_path: Path) -> None:
-    for side, attempt in (("one", "5fb593f7x2"), ("other", "a0b1c2d3x14")):
+@pytest.mark.parametrize("name", ["5fb593f7x2", "20082061x9", "deadbeefx1"])
+def test_names_made_for_one_run_are_one_name(name: str, tmp_path: Path) -> None:
+    for side, attempt in (("one", name), ("other", "a0b1c2d3x14")):
         place = tmp_path / side / "step-00000038" / f"rank-00000-{attempt}.bin"
         place.parent.mkdir(parents=True)
         place.write_bytes(b"\x00\xff")

@@ -12,6 +12,7 @@ import torch
 
 from shared.checkpoint import reading, saving
 from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.tensor_file import write_tensor_file
 from shared.distributed import Refusal
 from shared.settings.command_line import read_settings
 from shared.settings.network import DecoderSizes
@@ -209,3 +210,11 @@ def test_the_sequence_divides_too() -> None:
     check_divisible(RankLayout(1, 2), 16, 96)
     with pytest.raises(Refusal, match=r"sequence_length 15 does not divide by tensor_parallel\(2\)"):
         check_divisible(RankLayout(1, 2), 15, 96)
+
+
+def test_the_same_pieces_make_the_same_bytes_in_whatever_order_they_come(tmp_path: Path) -> None:
+    parts = [ShardPart.whole(name, torch.full((3,), number)) for number, name in enumerate(("b", "a", "c"))]
+    parts.append(ShardPart.whole("wide", torch.ones(2, dtype=torch.float64)))
+    for name, ordered in {"one": parts, "other": parts[::-1]}.items():
+        write_tensor_file(tmp_path / name, ordered)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()

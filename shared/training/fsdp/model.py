@@ -18,7 +18,7 @@ from shared.settings.sharding import ParallelSettings
 from shared.training.fsdp.layout import check_divisible
 from shared.training.fsdp.mesh import RankMesh
 from shared.training.fsdp.pieces import pieces_of
-from shared.training.torch.start import card_of_decoder, check_same_tokenizer, open_base
+from shared.training.torch.start import card_of_decoder, check_same_tokenizer, open_base, seed_generators
 
 
 def make_stage(
@@ -43,11 +43,12 @@ def materialise_stage(
     """Give the parts of a divided decoder memory and their first values: the same on any number of ranks.
 
     Of a `base`, each rank reads the parts that it holds. Without one, each parameter is made whole, and a part of it
-    kept: so the memory of the largest one is enough.
+    kept: so the memory of the largest one is enough. What draws random numbers while it trains is seeded by rank.
 
     Raises:
         Refusal: if the base has not the weights of the model.
     """
+    seed_generators(seed, world.rank)
     module.to_empty(device="cpu" if parallel.offloads_from(world.device.type) else world.device)
     if base is None:
         for name, local, piece in pieces_of(module):
