@@ -1,60 +1,23 @@
-"""Known holes of every locked version: what the package index says of them, kept in a file that the tests read.
-
-PyPI's JSON API names the vulnerabilities of each version, from the Python Packaging Advisory Database:
-https://docs.pypi.org/api/json/#known-vulnerabilities. It is asked when somebody says so, never by a test.
-"""
+"""Known holes of every locked version, kept in a file that the tests read; asked for when somebody says so."""
 
 from __future__ import annotations
 
 import json
-import os
-import ssl
 import tomllib
-import urllib.error
-import urllib.request
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from allranks import catalogue, library
-from allranks.errors import CannotRunHereError, StorageError
+from allranks.advisory_sources import Advisory, KnownAdvisories, ask_index
+from allranks.errors import StorageError
 from allranks.files import write_text
 from allranks.locks import read_pins
 
-_INDEX = "https://pypi.org/pypi"
 _FILE = "advisories.json"
 _ACCEPTED = "accepted-advisories.toml"
 _LOCKS = ("lock.txt", "image-lock.txt")
-_SECONDS = 30.0
-_MOST_BYTES = 64 * 2**20
-_AT_ONCE = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Advisory:
-    """One known hole of one locked version.
-
-    Attributes:
-        package: name and version, as ``name==version``.
-        id: such as ``PYSEC-2024-48``.
-        aliases: its other names, such as a CVE's.
-        fixed_in: versions without it; empty if there is none yet.
-        link: where it is described.
-    """
-
-    package: str
-    id: str
-    aliases: tuple[str, ...]
-    fixed_in: tuple[str, ...]
-    link: str
-
-    def __str__(self) -> str:
-        """As one line: the version, the hole, and what is without it."""
-        names = ", ".join((self.id, *self.aliases))
-        return f"{self.package}: {names}; fixed in {', '.join(self.fixed_in) or 'no version yet'}; {self.link}"
 
 
 def locked_versions() -> list[str]:
@@ -68,32 +31,27 @@ def locked_versions() -> list[str]:
 
 
 def advisories_file() -> Path:
-    """What the index said when it was last asked."""
+    """What was known when somebody last asked."""
     return library.root() / "environments" / _FILE
 
 
-def renew_advisories(index: str = _INDEX) -> list[Path]:
+def renew_advisories(ask: Callable[[Sequence[str]], KnownAdvisories] = ask_index) -> list[Path]:
     """Ask for every locked version, and write the file if it changed; returns it then.
 
-    Raises:
-        CannotRunHereError: the index cannot be reached, or has no JSON API; nothing is written.
+    Args:
+        ask: `ask_index`, or `read_database` of a clone; what it raises is passed on, and nothing is written.
     """
-    wanted, context = locked_versions(), _tls_context()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = dict(zip(wanted, pool.map(lambda one: _ask(index, one, context), wanted), strict=True))
-    known = {package: found for package, found in answers.items() if found is not None}
-    if not known:
-        message = f"{index} knows none of the {len(wanted)} locked versions: it has no JSON API."
-        raise CannotRunHereError(message, "Ask where PyPI itself, or a mirror with its JSON API, is reached.")
-    versions = {package: [asdict(one) for one in found] for package, found in known.items()}
-    before = read_advisories()
-    if before is not None and before["versions"] == json.loads(json.dumps(versions)):
+    wanted = locked_versions()
+    known = ask(wanted)
+    document = {
+        "source": known.source,
+        "as_of": known.as_of,
+        "unknown": sorted(set(wanted) - set(known.versions)),
+        "versions": {package: [asdict(one) for one in found] for package, found in known.versions.items()},
+    }
+    if read_advisories() == json.loads(json.dumps(document)):
         return []
-    asked = datetime.now(UTC).strftime("%Y-%m-%d")
-    unknown = sorted(set(wanted) - set(known))
-    write_text(
-        advisories_file(), json.dumps({"asked": asked, "unknown": unknown, "versions": versions}, indent=1) + "\n"
-    )
+    write_text(advisories_file(), json.dumps(document, indent=1) + "\n")
     return [advisories_file()]
 
 
@@ -105,7 +63,8 @@ def read_advisories() -> dict[str, Any] | None:
     """
     try:
         document = json.loads(advisories_file().read_text(encoding="utf-8"))
-        return {"asked": str(document["asked"]), "versions": dict(document["versions"])}
+        texts = {name: str(document[name]) for name in ("source", "as_of")}
+        return {**texts, "unknown": list(document["unknown"]), "versions": dict(document["versions"])}
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -127,32 +86,7 @@ def open_advisories(
 
     A hole counts as accepted under any of its names.
     """
-    found = [_advisory(package, one) for package in locked for one in document["versions"].get(package, ())]
+    found = [Advisory.from_json(package, one) for package in locked for one in document["versions"].get(package, ())]
     names = {name for one in found for name in (one.id, *one.aliases)}
     is_open = [one for one in found if not any(accepted.get(name, "").strip() for name in (one.id, *one.aliases))]
     return is_open, sorted(set(accepted) - names)
-
-
-def _ask(index: str, package: str, context: ssl.SSLContext) -> list[Advisory] | None:
-    """What the index says of a version; None if it does not know it."""
-    address = f"{index}/{package.replace('==', '/')}/json"
-    try:
-        with urllib.request.urlopen(address, timeout=_SECONDS, context=context) as answer:  # noqa: S310  # https, ours
-            document = json.loads(answer.read(_MOST_BYTES))
-        return [_advisory(package, one) for one in document["vulnerabilities"] if not one.get("withdrawn")]
-    except urllib.error.HTTPError as error:
-        if error.code == 404:  # not found
-            return None
-        raise CannotRunHereError(f"{address} answered {error.code} {error.reason}.", "Try again later.") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CannotRunHereError(f"{address} cannot be read: {error}.", "Nothing was written.") from error
-
-
-def _advisory(package: str, found: Mapping[str, Any]) -> Advisory:
-    lists = {name: tuple(map(str, found.get(name) or ())) for name in ("aliases", "fixed_in")}
-    return Advisory(package, str(found["id"]), link=str(found.get("link") or ""), **lists)
-
-
-def _tls_context() -> ssl.SSLContext:
-    """Certificates as pip would take them: its own variable, else the system's."""
-    return ssl.create_default_context(cafile=os.environ.get("PIP_CERT") or None)
