@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from allranks.drill.engine_process import CHANGED, ENDED, STARTED, EngineEvent, EngineProcess
 from allranks.drill.faults import STOP, DrillFault
-from allranks.drill.progress import StepWatch, corrupt_file, newest_checkpoint
+from allranks.drill.progress import StepWatch, corrupt_file
 from allranks.drill.strikes import FaultStrike
 from allranks.local import processes
+from allranks.local.checkpoints import find_saved_state
 from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.result import CANCELLED, FAILED, RETRYING, RUNNING, SUCCEEDED
@@ -155,7 +156,7 @@ class RunConductor:
         """From where the attempt after a strike goes on; a checkpoint that was damaged is no place for that."""
         for strike in self._struck(step):
             if strike.resumed_step is None and strike.attempt < self.found.attempts[step] and not strike.corrupted:
-                saved = newest_checkpoint(watch.outputs)
+                saved = find_saved_state(watch.outputs)
                 strike.resumed_step = 0 if saved is None else saved.step
 
     def _corrupt(self, step: str, run: str) -> None:
@@ -163,7 +164,7 @@ class RunConductor:
         for strike in self._struck(step):
             if strike.fault.corrupts and strike.corrupted is None:
                 outputs = StepWatch(self._options.home.run(run), self._plan.steps[step]).outputs
-                saved = newest_checkpoint(outputs)
+                saved = find_saved_state(outputs)
                 strike.corrupted = corrupt_file(saved) if saved is not None else None
 
     def _struck(self, step: str) -> list[FaultStrike]:

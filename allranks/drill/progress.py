@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from allranks.local.checkpoints import SavedCheckpoint
 from allranks.local.folders import RunFolder, StepFolder
 from allranks.local.plan import PlannedStep
 from allranks.local.record_shapes import read_json_file
@@ -17,7 +17,6 @@ from allranks.local.tracking.reading import TrackingReader
 
 _QUIET_SECONDS = 0.3  # without a change: what was being written is whole, where nothing says that
 _TRACKED_SECONDS = 0.2  # between two looks at what was logged with MLflow
-_NUMBERED = re.compile(r"(?:step|checkpoint|ckpt|iter)[-_=]?0*(\d{1,15})(?:\D|$)")
 _COMMITTED = "manifest.json"  # the last file of a checkpoint of ours
 
 
@@ -76,29 +75,7 @@ def logged_step(run: RunFolder, step: str, since: float = 0.0) -> int | None:
     return max((point.step for point in points if point.time >= since and point.step > 0), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedState:
-    """The newest checkpoint that is there: its path, and its step of the training where its name says that."""
-
-    path: Path
-    step: int | None
-
-
-def newest_checkpoint(outputs: Path) -> SavedState | None:
-    """The newest checkpoint below a step's outputs: by number where names have one, or else the newest file."""
-    entries = [path for path in outputs.rglob("*") if not path.name.startswith(".")] if outputs.is_dir() else []
-    numbered = [(int(match[1]), path) for path in entries if (match := _NUMBERED.search(path.name))]
-    if any((path / _COMMITTED).is_file() for _, path in numbered):
-        numbered = [(number, path) for number, path in numbered if (path / _COMMITTED).is_file()]
-    if numbered:
-        number, path = max(numbered, key=lambda one: one[0])
-        return SavedState(path, number)
-    files = [path for path in entries if path.is_file()]
-    newest = max(files, key=lambda path: path.stat().st_mtime_ns, default=None)
-    return None if newest is None else SavedState(newest, None)
-
-
-def corrupt_file(saved: SavedState) -> Path | None:
+def corrupt_file(saved: SavedCheckpoint) -> Path | None:
     """Flip a bit in the middle of the largest file of a checkpoint; which file that is, None of an empty one."""
     files = [saved.path] if saved.path.is_file() else [path for path in saved.path.rglob("*") if path.is_file()]
     largest = max(files, key=lambda path: path.stat().st_size, default=None)
