@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "one). Several faults strike one run.",
     )
     who = "[STEP:]rank=N@WHEN, node=N@WHEN"
-    add_repeated(faults, "--kill", "FAULT", f"SIGKILL: {who} (all of its processes) or engine@WHEN (what runs it)")
+    others = "launcher=N@WHEN (what has started that node's ranks) or engine@WHEN (what runs it)"
+    add_repeated(faults, "--kill", "FAULT", f"SIGKILL: {who} (all of its processes), {others}")
     add_repeated(faults, "--stop", "FAULT", f"SIGSTOP: {who}")
     add_repeated(faults, "--slow", "FAULT", "[STEP:]rank=1:10x[@WHEN]: ten times slower, from then on")
     add_repeated(faults, "--full-disk", "FAULT", "[STEP:]5s@WHEN: for five seconds its ranks can write no large file")

@@ -19,10 +19,11 @@ from allranks.drill.tensor_files import largest_difference
 
 _OF_THE_RUN = re.compile(
     r"(^|_|/)(time|times|seconds|date|created|duration|memory|memory_mb|throughput|attempt|attempts|uuid|run_id|host"
-    r"|hostname|pid|sha256|bytes)(_|$|/)|_s$|_ms$|per_second|^time/",
+    r"|hostname|pid|sha256|bytes|failed_saves|last_saved_step)(_|$|/)|_s$|_ms$|per_second|^time/",
     re.IGNORECASE,
 )
-"""Names of values that say when, how fast or where: of a key of JSON, or of a line ``key: value``."""
+"""Names of values that say when, how fast or where, and of which saves failed on the way: what the last one left is
+compared itself. They are keys of JSON, or of a line ``key: value``."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?")
 _OWN_NAME = re.compile(
     r"(?<![0-9A-Za-z])([0-9a-f]{8}x\d+|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,})(?![0-9A-Za-z])"

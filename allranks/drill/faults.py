@@ -11,7 +11,7 @@ from allranks.local.plan import PlannedStep
 from allranks.wording import with_count
 
 KILL, STOP, SLOW, FULL_DISK = "kill", "stop", "slow", "full-disk"
-RANK, NODE, ENGINE, ALL = "rank", "node", "engine", "all"
+RANK, NODE, LAUNCHER, ENGINE, ALL = "rank", "node", "launcher", "engine", "all"
 AT_STEP, AT_SECONDS, AT_SHARE, AT_CHECKPOINT, AT_SAVE = "step", "seconds", "share", "checkpoint", "save"
 
 MOMENTS = (
@@ -21,13 +21,16 @@ _EXAMPLE = "For example: --{} rank=1@step=40, or where several steps have ranks 
 _SLOW_EXAMPLE = "For example: --slow rank=1:10x, or --slow train:rank=1:3x@10s."
 _NUMBER = r"\d{1,9}(?:\.\d{1,3})?"
 _FAULT = re.compile(
-    rf"(?:(?P<step>[A-Za-z_][\w.\-]*):)?(?:(?P<victim>rank|node)=(?P<number>\d{{1,6}})|(?P<engine>engine))"
+    rf"(?:(?P<step>[A-Za-z_][\w.\-]*):)?(?:(?P<victim>rank|node|launcher)=(?P<number>\d{{1,6}})|(?P<engine>engine))"
     rf"(?::(?P<factor>{_NUMBER})x)?(?:@(?P<when>\S+))?"
 )
 _MOMENT = re.compile(
     rf"step=(?P<at>\d{{1,15}})|(?P<seconds>{_NUMBER})s|(?P<share>{_NUMBER})%|(?P<name>checkpoint|save)"
 )
 _FULL_DISK = re.compile(rf"(?:(?P<step>[A-Za-z_][\w.\-]*):)?(?P<seconds>{_NUMBER})s@(?P<when>\S+)")
+_LAUNCHERS = re.compile(
+    r"(?<![\w.-])(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate +launch|mpirun|mpiexec)(?![\w.-])"
+)
 _MOST_FACTOR = 100.0
 
 
@@ -54,7 +57,8 @@ class DrillFault:
 
     Attributes:
         action: ``kill`` (SIGKILL), ``stop`` (SIGSTOP), ``slow``, or ``full-disk``.
-        victim: ``rank``, ``node`` (all processes of an emulated one), ``engine`` (what runs the pipeline), or ``all``.
+        victim: ``rank``, ``node`` (all processes of an emulated one), ``launcher`` (what has started a node's ranks),
+            ``engine`` (what runs the pipeline), or ``all``.
         number: of the rank or the node, from 0.
         step: the step of the pipeline; empty for the only one that it can be.
         factor: how many times slower a rank or node becomes.
@@ -101,11 +105,12 @@ def parse_fault(action: str, text: str) -> DrillFault:
     example = _SLOW_EXAMPLE if action == SLOW else _EXAMPLE.format(action, action)
     match = _FAULT.fullmatch(text)
     if match is None:
-        rule = "[STEP:]rank=N:FACTORx[@WHEN]" if action == SLOW else "[STEP:]rank=N@WHEN, node=N@WHEN or engine@WHEN"
+        rule = "[STEP:]rank=N:FACTORx[@WHEN]" if action == SLOW else "[STEP:]rank=N@WHEN or node=N@WHEN"
+        rule += ", launcher=N@WHEN, engine@WHEN" if action == KILL else ""
         raise UsageError(f"--{action} {text!r} is not {rule}.", example)
     victim = ENGINE if match["engine"] else match["victim"]
-    if victim == ENGINE and action != KILL:
-        raise UsageError(f"--{action} {text!r}: the engine can only be killed.", "Choose rank=N or node=N.")
+    if victim in (ENGINE, LAUNCHER) and action != KILL:
+        raise UsageError(f"--{action} {text!r}: the {victim} can only be killed.", "Choose rank=N or node=N.")
     if (match["factor"] is not None) != (action == SLOW):
         what = "lacks how many times slower" if action == SLOW else "has a factor, which only --slow takes"
         raise UsageError(f"--{action} {text!r} {what}.", example)
@@ -156,11 +161,19 @@ def place_fault(fault: DrillFault, steps: Mapping[str, PlannedStep], asked: Sequ
     if step.kind in ("sweep", "if_else"):
         what = "its trials are steps of their own" if step.kind == "sweep" else "it runs nothing"
         raise UsageError(f"{option}: {name} is of the kind {step.kind}: {what}.", "Choose a step that has ranks.")
-    count = {RANK: step.ranks + step.parameter_servers, NODE: step.nodes}.get(fault.victim)
+    if fault.victim == LAUNCHER and not has_launcher(step):
+        what = "nothing but the engine starts its ranks: neither mpirun, nor a torchrun in its command"
+        raise UsageError(f"{option}: {name} has no launcher of its own, {what}.", "Choose rank=N, node=N or engine.")
+    count = {RANK: step.ranks + step.parameter_servers, NODE: step.nodes, LAUNCHER: step.nodes}.get(fault.victim)
     if count is not None and fault.number >= count:
         more = f"--scale {name}=NODESxPROCESSES gives it others."
         raise UsageError(f"{option}: {name} has {with_count(count, fault.victim)}, counted from 0.", more)
     return replace(fault, step=name)
+
+
+def has_launcher(step: PlannedStep) -> bool:
+    """Whether the ranks of a step are started by a program of their own on each node: mpirun, or one in its command."""
+    return step.distribution == "mpi" or bool(_LAUNCHERS.search(step.component.command))
 
 
 def step_to_strike(steps: Mapping[str, PlannedStep], asked: Sequence[str] = (), fault: DrillFault | None = None) -> str:

@@ -10,12 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from allranks.drill.faults import ALL, NODE, DrillFault
+from allranks.drill.faults import ALL, LAUNCHER, NODE, DrillFault
 from allranks.local import processes
 from allranks.local.plan import PlannedStep
 from allranks.local.resources.usage import read_variables
 
 _SHELLS = ("bash", "sh", "dash")
+_MPIRUNS = ("mpirun", "mpiexec", "orterun", "prterun")  # as Open MPI 4 and 5 name it, by what it is started as
 _RANK_NAME = re.compile(r"rank_(\d+)")
 
 
@@ -69,6 +70,8 @@ def victims_of(fault: DrillFault, step: PlannedStep, running: Collection[RankPro
         return [one for one in running if one.rank is not None and not one.is_shell]
     if fault.victim == NODE:
         return _of_node(fault.number, step, running)
+    if fault.victim == LAUNCHER:
+        return _launcher_of(fault.number, step, running)
     own = [one for one in running if one.rank == fault.number]
     return own if fault.action == "kill" else _programs(own)
 
@@ -83,6 +86,18 @@ def _of_node(node: int, step: PlannedStep, running: Collection[RankProcess]) -> 
     launchers = {one.pid for one in running if one.rank is None and one.pid not in own | others}
     chosen = own | launchers if node == 0 else own - others
     return [one for pid, one in by_pid.items() if pid in chosen and (one.rank is None or pid not in others)]
+
+
+def _launcher_of(node: int, step: PlannedStep, running: Collection[RankProcess]) -> list[RankProcess]:
+    """What has started the ranks of a node: torchrun's agent, Open MPI's daemon, and on node 0 mpirun itself."""
+    by_pid = {one.pid: one for one in running}
+    above = set[int]()
+    for one in running:
+        if one.rank is not None and _node_of(one.rank, step) == node:
+            starters = [by_pid[pid] for pid in _chain(one, by_pid)]
+            above.update([starter.pid for starter in starters if starter.rank is None and not starter.is_shell][:1])
+    mpiruns = [one for one in running if one.name in _MPIRUNS and one.rank is None]
+    return mpiruns if mpiruns and node == 0 and above else [one for one in running if one.pid in above]
 
 
 def _node_of(rank: int, step: PlannedStep) -> int:

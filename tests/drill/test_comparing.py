@@ -31,6 +31,12 @@ def test_times_and_speeds_are_no_difference_and_are_named(tmp_path: Path) -> Non
     assert found.but_for_times == ["model/card.json"]
 
 
+def test_a_save_that_failed_on_the_way_is_no_difference_of_the_result(tmp_path: Path) -> None:
+    found = compared(tmp_path, "metrics.json", {"loss": 0.5}, {"loss": 0.5, "failed_saves": 2, "last_saved_step": 96})
+    assert found.is_equal
+    assert found.but_for_times == ["model/metrics.json"]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [

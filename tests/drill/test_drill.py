@@ -86,6 +86,14 @@ def test_a_killed_engine_is_started_again_and_goes_on_from_what_was_saved(counti
     assert all(fault["noticed"] for fault in drill["faults"])
 
 
+def test_a_step_comes_back_whose_launchers_are_killed_alone(counting: Any) -> None:
+    kills = ("--kill", "launcher=1@step=4", "--kill", "launcher=0@step=12")
+    (drill,) = drilled(counting(kind="mpi"), *kills)["drills"]
+    assert drill["result"] == "equal", drill
+    assert drill["attempts"] == {"train": 3}
+    assert all(fault["processes_struck"] == 1 and fault["noticed_after_seconds"] < 5 for fault in drill["faults"])
+
+
 def test_a_stopped_rank_that_nobody_misses_is_ended_by_the_drill(counting: Any) -> None:
     (drill,) = drilled(counting(), "--stop", "rank=0@25%", "--notice-limit", "2")["drills"]
     (fault,) = drill["faults"]
@@ -144,6 +152,7 @@ def test_a_damaged_checkpoint_that_a_script_cannot_read_is_found_out(counting: A
     [
         (["--kill", "rank=4@1s"], "train has 4 ranks, counted from 0"),
         (["--kill", "node=2@1s"], "train has 2 nodes, counted from 0"),
+        (["--kill", "launcher=0@1s"], "train has no launcher of its own"),
         (["--kill", "eval:rank=0@1s"], "'eval' is no step"),
         (["--kill", "rank=0@step=21"], "train has 20 steps"),
         (["--kill", "rank=0@900s"], "train takes"),
