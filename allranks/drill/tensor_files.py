@@ -33,7 +33,17 @@ def largest_difference(one: Path, other: Path) -> str:
             ((_difference(one, other, a, b), a[0]) for a, b in zip(arrays, others, strict=True)),
             default=(0.0, ""),
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, SyntaxError, RecursionError, struct.error):
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        SyntaxError,
+        RecursionError,
+        MemoryError,
+        struct.error,
+    ):
         return "not readable as what its name says"
     return f"at most {found[0]:.3g}" + (f", in {found[1]}" if found[1] else "")
 
@@ -70,6 +80,8 @@ def _safetensors_arrays(path: Path) -> Iterator[_Array]:
         if name != "__metadata__":
             letter, size = _SAFETENSORS.get(about["dtype"], ("B", 1))
             begin, end = about["data_offsets"]
+            if not 0 <= begin <= end <= path.stat().st_size - 8 - length:
+                raise ValueError("an array that the file does not hold")
             yield name, letter, size, 8 + length + begin, 8 + length + end
 
 

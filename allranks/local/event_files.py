@@ -34,6 +34,8 @@ def read_event_file(file: Path, offset: int = 0) -> tuple[list[EventPoint], int]
     """
     found: list[EventPoint] = []
     try:
+        if not file.is_file():  # a pipe would be waited for
+            return found, offset
         with file.open("rb") as opened:
             size, read = opened.seek(0, 2), 0
             while read < _MOST_BYTES and (length := _length_at(opened, offset)) is not None:

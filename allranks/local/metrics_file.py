@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from allranks.wording import not_finite_words
 
@@ -39,7 +41,7 @@ class MetricsFollower:
         A line that is only half written is left for the next look, however it goes on.
         """
         try:
-            with self._file.open("rb") as opened:
+            with _opened_file(self._file) as opened:
                 about = os.fstat(opened.fileno())
                 opened.seek(max(0, self._offset - len(self._last)))
                 is_same = (about.st_dev, about.st_ino) == self._identity
@@ -101,10 +103,19 @@ def read_metrics_document(document: Mapping[str, float | str] | None) -> dict[st
     return {name: float(value) if isinstance(value, str) else value for name, value in (document or {}).items()}
 
 
+def _opened_file(file: Path) -> BinaryIO:
+    """A file that is open for reading; OSError of a pipe or a device, which may never end."""
+    opened = os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+        opened.close()
+        raise OSError(errno.EINVAL, "it is not a file", str(file))
+    return opened
+
+
 def read_end(file: Path, most: int | None = None) -> bytes:
     """The last so many bytes of a file, or all; nothing if it cannot be read."""
     try:
-        with file.open("rb") as opened:
+        with _opened_file(file) as opened:
             if most is not None:
                 opened.seek(max(0, opened.seek(0, 2) - most))
             return opened.read()

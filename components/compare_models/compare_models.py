@@ -9,7 +9,6 @@ import errno
 import html
 import io
 import json
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import TypeVar
 from mldesigner import Input, Output, command_component
 
 MOST = 8
+MOST_NUMBER = 1e300
 PAUSES = (0.1, 0.4, 1.6, 6.4)
 """Seconds before each further try at a mounted blob store."""
 _Value = TypeVar("_Value")
@@ -116,14 +116,22 @@ def read(folders: list[Path | None], names: str) -> list[Entry]:
 
 def _numbers(folder: Path) -> dict[str, float]:
     file = folder / "metrics.json"
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise ValueError(f"{file} is not a file; connect a report of Evaluate.")
     try:
         document = json.loads(again(file.read_text))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{file} cannot be read ({error}); connect a report of Evaluate.") from error
     if not isinstance(document, dict):
         raise ValueError(f"{file} holds no metrics by name; connect a report of Evaluate.")  # noqa: TRY004 what a file holds
-    numbers = {name: float(value) for name, value in document.items() if isinstance(value, int | float)}
-    return {name: value for name, value in numbers.items() if math.isfinite(value)}  # JSON has no other
+    numbers = {name: value for name, value in document.items() if isinstance(value, int | float)}
+    # JSON's numbers have no end; a picture's axis has to hold twice the largest.
+    return {_shown(name): float(value) for name, value in numbers.items() if abs(value) <= MOST_NUMBER}
+
+
+def _shown(name: str) -> str:
+    """A name without halves of characters, which JSON can escape, and which no file can hold."""
+    return name.encode(errors="replace").decode()
 
 
 def rank(entries: list[Entry], metric: str, goal: str) -> list[Entry]:

@@ -98,7 +98,7 @@ def commit_checkpoint(
 
 def newest_attempt(folder: Path) -> str:
     """Which attempt wrote the newest checkpoint of a folder, by the hint beside it; empty where that is not known."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         return str(json.loads(read_bytes(folder / LATEST_FILE))["attempt"])
     return ""
 
@@ -167,7 +167,9 @@ def checkpoints_newest_first(folder: str | Path) -> list[Path]:
     if retry_transient((folder / MANIFEST_FILE).is_file):
         return [folder]
     names = {path.name for path in list_folder(folder)}
-    with suppress(OSError, ValueError, KeyError, TypeError):  # the hint is there where a listing lags behind
+    with suppress(
+        OSError, ValueError, KeyError, TypeError, RecursionError
+    ):  # the hint is there where a listing lags behind
         names.add(str(json.loads(read_bytes(folder / LATEST_FILE))["checkpoint"]))
     steps = [(step, name) for name in names if (step := _step_of_name(name)) is not None]
     return [folder / name for _, name in sorted(steps, reverse=True)]

@@ -101,7 +101,7 @@ class TensorFile:
             entries = json.loads(header[LENGTH.size :])
             start, end = entries[_DIGESTS]["data_offsets"]
             table = self._reads.read(len(header) + start, end - start)
-        except (ValueError, KeyError, TypeError, OverflowError, MemoryError):
+        except (ValueError, KeyError, TypeError, OverflowError, MemoryError, RecursionError):
             raise DamageError(f"the header of {path.name} is damaged") from None
         if hashlib.sha256(header + table).hexdigest() != seal.sha256:
             raise DamageError(f"the sha256 of {path.name} differs")

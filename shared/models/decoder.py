@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import nn
@@ -19,6 +19,17 @@ from torch.nn import functional
 from .refuse import make_refusal
 
 _EMBEDDING_STD = 0.02
+_FOLLOWING = ("key_value_heads", "feed_forward_width")  # 0 is a size that follows from the others
+_MOST_LAYERS = 10_000  # each is built, even without memory: a number in a stranger's file could take for ever
+_MOST_SIZE = 2**31 - 1
+
+
+def _size_problem(name: str, value: object) -> str:
+    """Why a size is none that can be built; empty if it is one."""
+    most = _MOST_LAYERS if name == "layers" else _MOST_SIZE
+    if type(value) is not int or value > most:
+        return f"{name} {str(value)[:40]} is no whole number up to {most:,}"
+    return "" if value >= 1 or (value == 0 and name in _FOLLOWING) else f"{name} {value} is not 1 or more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +74,17 @@ class DecoderSettings:
     separator: int = -1
 
     def __post_init__(self) -> None:
+        sizes = [one.name for one in fields(self) if one.type == "int" and one.name != "separator"]
+        problems = [problem for name in sizes if (problem := _size_problem(name, getattr(self, name)))]
+        if type(self.separator) is not int:
+            problems.append(f"separator {self.separator!r:.40} is no token")
+        if problems:
+            raise make_refusal(f"This decoder cannot be built: {'; '.join(problems)}.")
         if not self.key_value_heads:
             object.__setattr__(self, "key_value_heads", self.heads)
         if not self.feed_forward_width:
             object.__setattr__(self, "feed_forward_width", math.ceil(self.width * 8 / 3 / 32) * 32)
-        sizes = {
-            name: value
-            for name, value in asdict(self).items()
-            if type(value) is int and name not in ("tied", "separator")
-        }
-        problems = [f"{name} {value} is not 1 or more" for name, value in sizes.items() if value < 1]
-        if not problems and self.width % (2 * self.heads):
+        if self.width % (2 * self.heads):
             problems.append(f"width {self.width} does not divide into {self.heads} heads of an even size")
         if not problems and self.heads % self.key_value_heads:
             problems.append(f"heads {self.heads} is not a multiple of key_value_heads {self.key_value_heads}")

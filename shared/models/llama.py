@@ -122,7 +122,7 @@ def read_llama_config(folder: Path) -> DecoderSettings:
             rope_high=float(rope["high_freq_factor"]) if scaled else 4.0,
             rope_length=int(rope["original_max_position_embeddings"]) if scaled else 8192,
         )
-    except (OSError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
         raise make_refusal(f"{path} cannot be read as the configuration of a model: {error!r}.") from error
 
 

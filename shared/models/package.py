@@ -82,7 +82,7 @@ def empty_decoder(card: ModelCard) -> DecoderModel:
         raise make_refusal(f"architecture {card.architecture!r} is no language model: choose decoder.")
     try:
         return DecoderModel(DecoderSettings(**card.settings))
-    except TypeError as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise make_refusal(f"The settings {dict(card.settings)} are not those of a decoder: {error}.") from error
 
 

@@ -171,7 +171,7 @@ def _named_normalization(config: Path) -> tuple[tuple[float, ...], tuple[float, 
     try:
         said = json.loads(read_stored(config))["pretrained_cfg"]
         mean, std = _three(said["mean"]), _three(said["std"])
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return mean, std
 

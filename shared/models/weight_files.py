@@ -192,6 +192,8 @@ def weight_paths(folder: Path) -> list[Path]:
 
 
 def _opened(path: Path) -> Any:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise make_refusal(f"{path} cannot be read: it is not a file.")
     try:
         return safe_open(path, "pt")
     except (OSError, SafetensorError) as error:
@@ -202,5 +204,5 @@ def _weight_map(index: Path) -> Mapping[str, str]:
     try:
         found: Mapping[str, str] = json.loads(read_stored(index))["weight_map"]
         return {str(name): Path(file).name for name, file in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise make_refusal(f"{index} is no index of weights: {error!r}.") from error

@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.fuzz.catalogue import ALL_TARGETS
 from tests.fuzz.runner import Report, make_mutant, run_mutants
-from tests.fuzz.targets import TARGETS
 
 
 def main() -> int:
@@ -17,13 +17,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--yaml", type=int, default=10_000, help="mutated YAML documents")
     parser.add_argument("--data", type=int, default=10_000, help="mutated data files, over all their targets")
+    parser.add_argument(
+        "--folders", type=int, default=3_000, help="mutated folders that the tool reads, over all their targets"
+    )
+    parser.add_argument("--models", type=int, default=3_000, help="mutated models and reports, over all their targets")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, default=Path("build/fuzz"), help="folder of the mutants that went wrong")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--target", choices=TARGETS, help="this one alone")
+    parser.add_argument("--target", choices=ALL_TARGETS, nargs="+", help="these alone")
     parser.add_argument("--mutant", type=int, help="this mutant of the target alone")
     args = parser.parse_args()
-    chosen = [TARGETS[args.target]] if args.target else list(TARGETS.values())
+    chosen = [ALL_TARGETS[name] for name in args.target] if args.target else list(ALL_TARGETS.values())
     bad = 0
     with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
         for target in chosen:

@@ -141,7 +141,8 @@ def _read_dataset(folder: Path) -> None:
 # Checkpoints and models.
 
 
-def _checkpoint_seeds(folder: Path) -> None:
+def checkpoint_seeds(folder: Path) -> None:
+    """Two checkpoints of one rank."""
     import numpy as np
 
     from shared.checkpoint.files import KeepRule, begin_folder, commit_checkpoint, rank_name
@@ -158,7 +159,8 @@ def _checkpoint_seeds(folder: Path) -> None:
         commit_checkpoint(folder, step, "a", '{"settings": {"epochs": 1}}', files, KeepRule())
 
 
-def _read_checkpoint(folder: Path) -> None:
+def read_checkpoint(folder: Path) -> None:
+    """Go on from the newest one that is whole."""
     from shared.checkpoint.choose import check_same_settings, newest_valid_checkpoint
     from shared.checkpoint.reading import CheckpointReader
     from shared.checkpoint.seal import DamageError
@@ -397,7 +399,7 @@ TARGETS = {
         Target("text_parquet", "data", _texts("parquet"), prepare("prepare_text", "--dataset", "parquet", *_CLASSES)),
         Target("tokenizer", "data", _tokenizer_seeds, _read_tokenizer),
         Target("dataset", "data", _dataset_seeds, _read_dataset),
-        Target("checkpoint", "data", _checkpoint_seeds, _read_checkpoint),
+        Target("checkpoint", "data", checkpoint_seeds, read_checkpoint),
         Target("model", "data", _model_seeds, _read_model, "artifacts/model/[cw]*.*"),
         Target("runs", "data", _run_seeds, _read_runs, ".allranks/runs/*/**/*.json*"),
         Target("environment", "data", _environment_seeds, _read_environment),

@@ -20,10 +20,21 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
-@pytest.mark.parametrize("counts", [("160", "0"), ("0", "180")], ids=["yaml", "data"])
-def test_no_mutant_goes_wrong(counts: tuple[str, str], tmp_path: Path) -> None:
-    yaml, data = counts
-    done = run_python("-m", "tests.fuzz", "--yaml", yaml, "--data", data, "--seed", "7", "--keep", str(tmp_path))
+_NONE = ("--yaml", "0", "--data", "0", "--folders", "0", "--models", "0")
+"""The last number given counts."""
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        ("--yaml", "160"),
+        ("--data", "180"),
+        ("--folders", "160", "--target", "events", "outputs", "manifests", "tracking_rows"),
+    ],
+    ids=["yaml", "data", "folders"],
+)
+def test_no_mutant_goes_wrong(counts: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_python("-m", "tests.fuzz", *_NONE, *counts, "--seed", "7", "--keep", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing went wrong" in done.stdout
 

@@ -46,6 +46,9 @@ CREATE TABLE aliases (name TEXT, alias TEXT, version INTEGER NOT NULL, PRIMARY K
 INSERT INTO experiments VALUES ('0', 'Default', NULL, 'active', 0, 0);
 """
 
+_FOREIGN = "SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1"
+"""What is never ours: a view in the place of a table can keep its reader busy for ever."""
+
 
 def open_database(path: Path) -> sqlite3.Connection:
     """Open the database to read and write, and make it where there is none; any thread may use the connection.
@@ -67,6 +70,8 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 def open_reader(path: Path) -> sqlite3.Connection | None:
     """Open the database to read; None when there is none yet, or it cannot be read."""
+    if not path.is_file():  # SQLite waits at a pipe
+        return None
     uri = path.absolute().as_uri()
     for options in ("mode=ro", "mode=ro&immutable=1"):  # the second where the folder itself cannot be written to
         try:
@@ -74,7 +79,7 @@ def open_reader(path: Path) -> sqlite3.Connection | None:
         except sqlite3.Error:
             continue
         try:
-            if _is_ready(connection):
+            if _is_ready(connection) and not connection.execute(_FOREIGN).fetchone():
                 connection.row_factory = sqlite3.Row
                 return connection
         except sqlite3.Error:

@@ -121,14 +121,14 @@ class TrackingReader:
         """One run whole; None when there is no such run."""
         rows = self._rows(
             "SELECT runs.*, experiments.name AS experiment, location FROM runs"
-            " JOIN experiments USING (experiment_id) WHERE run_id = ?",
+            f" JOIN experiments USING (experiment_id) WHERE run_id = ? AND {_RUN_FITS}",
             run_id,
         )
         return _tracked(self, self._home, rows[0]) if rows else None
 
     def metrics(self, run_id: str) -> dict[str, list[MetricPoint]]:
         """Every value of each metric of a run; empty when there is no such run."""
-        query = f"SELECT key, {_POINT} FROM metrics WHERE run = ({_NUMBER}) ORDER BY key, seq"
+        query = f"SELECT key, {_POINT} FROM metrics WHERE run = ({_NUMBER}) AND {_POINT_FITS} ORDER BY key, seq"
         found: dict[str, list[MetricPoint]] = {}
         for key, *point in self._rows(query, run_id):
             found.setdefault(key, []).append(_point(*point))
@@ -136,12 +136,14 @@ class TrackingReader:
 
     def values(self, run_id: str, metric: str) -> list[float]:
         """The values of one metric of a run by time, NaN included."""
-        query = f"SELECT value FROM metrics WHERE run = ({_NUMBER}) AND key = ? ORDER BY time, step, seq"
+        query = (
+            f"SELECT value FROM metrics WHERE run = ({_NUMBER}) AND key = ? AND {_POINT_FITS} ORDER BY time, step, seq"
+        )
         return [_value(value) for (value,) in self._rows(query, run_id, metric)]
 
     def latest(self, run_id: str) -> dict[str, float]:
         """The last value of each metric of a run: that of the highest step, as MLflow has it."""
-        query = f"SELECT key, value FROM latest WHERE run = ({_NUMBER}) ORDER BY key"
+        query = f"SELECT key, value FROM latest WHERE run = ({_NUMBER}) AND {_POINT_FITS} ORDER BY key"
         return {key: _value(value) for key, value in self._rows(query, run_id)}
 
     def sequence(self) -> int:
@@ -156,7 +158,10 @@ class TrackingReader:
         """
         wanted = set(run_ids)
         found: dict[str, dict[str, list[MetricPoint]]] = {}
-        query = f"SELECT seq, run_id, key, {_POINT} FROM metrics JOIN runs ON number = run WHERE seq > ? ORDER BY seq"
+        query = (
+            f"SELECT seq, run_id, key, {_POINT} FROM metrics JOIN runs ON number = run"
+            f" WHERE seq > ? AND {_POINT_FITS} ORDER BY seq"
+        )
         for seq, run_id, key, *point in self._rows(query, since):
             since = seq
             if run_id in wanted:
@@ -165,7 +170,8 @@ class TrackingReader:
 
     def run_ids(self) -> list[str]:
         """The ids of all runs that were not deleted, oldest first, so that parents come before their children."""
-        return [run_id for (run_id,) in self._rows("SELECT run_id FROM runs WHERE stage = 'active' ORDER BY number")]
+        query = "SELECT run_id FROM runs WHERE stage = 'active' AND typeof(run_id) = 'text' ORDER BY number"
+        return [run_id for (run_id,) in self._rows(query)]
 
     def children(self, run_id: str) -> list[str]:
         """The ids of the runs that name this one as their parent (tag ``mlflow.parentRunId``), oldest first."""
@@ -193,7 +199,8 @@ class TrackingReader:
 
     def pairs(self, table: str, run_id: str) -> dict[str, str]:
         """The ``params`` or ``tags`` of a run."""
-        return dict(self._rows(f"SELECT key, value FROM {table} WHERE kind = 'run' AND owner = ?", run_id))
+        query = f"SELECT key, value FROM {table} WHERE kind = 'run' AND owner = ? AND {_PAIR_FITS}"
+        return dict(self._rows(query, run_id))
 
     def close(self) -> None:
         """Close the database."""
@@ -222,14 +229,26 @@ class TrackingReader:
             return []
 
 
+def _fits(kinds: Mapping[str, str]) -> str:
+    """A condition on the kinds of values: SQLite keeps any in any column, and a folder of runs may be a stranger's."""
+    return " AND ".join(f"typeof({column}) IN ({kind})" for column, kind in kinds.items())
+
+
+_TEXT, _WHOLE, _WHOLE_OR_NONE, _NUMBER_OR_NONE = "'text'", "'integer'", "'integer', 'null'", "'real', 'null'"
+_POINT_FITS = _fits({"key": _TEXT, "step": _WHOLE, "time": _WHOLE, "value": _NUMBER_OR_NONE})
+_PAIR_FITS = _fits({"key": _TEXT, "value": _TEXT})
+_MADE_FITS = _fits({"run_id": _TEXT, "runs.name": _TEXT, "status": _TEXT, "started": _WHOLE, "ended": _WHOLE_OR_NONE})
+_PLACE_FITS = _fits({"experiments.name": _TEXT, "experiment_id": _TEXT, "location": f"{_TEXT}, 'null'"})
+_RUN_FITS = f"{_MADE_FITS} AND {_PLACE_FITS}"
 _NUMBER = "SELECT number FROM runs WHERE run_id = ?"
 _POINT = "step, time, value"
 _STATUS_WORDS = {"FINISHED": "succeeded", "KILLED": "cancelled", "SCHEDULED": "waiting"}
 _MOST_CHILDREN = 1000  # of one step
-_MADE_BY = """
+_MADE_BY = f"""
 SELECT run_id, name, parents.value, status, started, ended FROM runs
     LEFT JOIN tags AS parents ON parents.kind = 'run' AND owner = run_id AND key = 'mlflow.parentRunId'
-    WHERE NOT managed AND stage = 'active' AND run_id IN (SELECT owner FROM tags
+        AND typeof(parents.value) = 'text'
+    WHERE NOT managed AND stage = 'active' AND {_MADE_FITS} AND run_id IN (SELECT owner FROM tags
         WHERE kind = 'run' AND (key = ? AND value = ? OR key = 'mlflow.parentRunId' AND value = ?))
     ORDER BY number LIMIT ?
 """

@@ -167,5 +167,8 @@ def new_id() -> str:
 
 def files_below(uri: str) -> Path | None:
     """The folder of a ``file`` URI; None for another kind of place."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # a bracket that nobody closes
+        return None
     return Path(unquote(parts.path)) if parts.scheme in {"", "file"} else None

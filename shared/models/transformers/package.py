@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
 
 from ..card import LANGUAGE_MODELING, ModelCard  # noqa: TID252
 from ..folder import HUGGINGFACE_NAME, INSIDE, copy_tokenizer, finish_model, open_model  # noqa: TID252
@@ -50,20 +49,30 @@ def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
     inside, card = open_model(folder)
-    kind = AutoModelForCausalLM if card.task == LANGUAGE_MODELING else AutoModelForSequenceClassification
+    kind: Any = AutoModelForCausalLM if card.task == LANGUAGE_MODELING else AutoModelForSequenceClassification
     try:
-        net: PreTrainedModel = kind.from_pretrained(
+        net: PreTrainedModel
+        net, found = kind.from_pretrained(
             inside / HUGGINGFACE_NAME,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
             dtype=torch.float32,
+            output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        padding = None if card.task == LANGUAGE_MODELING else int(net.config.pad_token_id)
+    except ImportError:
+        raise
+    except Exception as error:  # a damaged configuration ends transformers with any of them
+        why = " ".join(str(error).split())[:400]
         raise make_refusal(
-            f"{inside / HUGGINGFACE_NAME} cannot be read: {error}. Train and save the model again."
+            f"{inside / HUGGINGFACE_NAME} cannot be read: {why}. Train and save the model again."
         ) from error
-    padding = None if card.task == LANGUAGE_MODELING else int(net.config.pad_token_id)
+    if missing := sorted(found["missing_keys"]):  # transformers would put random ones in their place
+        raise make_refusal(
+            f"The weights in {inside / HUGGINGFACE_NAME} are not those of its config.json: {len(missing)} are missing, "
+            f"such as {', '.join(missing[:3])}. Train and save the model again."
+        )
     return TokenModel(net, padding, int(card.settings.get("separator", -1))).eval(), card
 
 

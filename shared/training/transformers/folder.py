@@ -68,7 +68,7 @@ def _read_json(path: Path) -> Mapping[str, object]:
     """
     try:
         found: object = json.loads(read_bytes(path))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise Refusal(f"{path} cannot be read: {error}.") from error
     if not isinstance(found, dict):
         raise Refusal(f"{path} holds no JSON object.")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -75,7 +74,9 @@ def make_base_model(
             net = kind.from_config(config, trust_remote_code=False) if folder is None else _loaded(kind, folder, config)
             check_output(net, data)
         net.config.use_cache = False
-    except (OSError, ValueError, KeyError, IndexError, RuntimeError, SafetensorError) as error:
+    except (Refusal, ImportError):
+        raise
+    except Exception as error:  # a stranger's configuration ends transformers with any of them
         raise Refusal(f"{what} cannot be used for {data.index.task}: {' '.join(str(error).split())[:400]}") from error
     if precision.gradient_checkpointing:
         _checkpoint_activations(net)
