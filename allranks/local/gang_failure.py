@@ -105,14 +105,14 @@ class FailedAttempt:
         return f"{first.reason}, which somebody or a program has sent: the kernel has not killed for want of memory"
 
     def _peak(self, rank: int | None) -> str:
-        """``peak 11.8 GB of the 12.0 GB that its control group has``; empty of what is not measured."""
+        """``peak 11.8 GB of the 12.0 GB that its control group has``; empty of another machine."""
         if not self.step.host.is_this_machine:
             return ""
         samples = [sample for sample in read_samples(self.folder.resources) if sample.get("attempt") == self.attempt]
         used = summarise_samples(samples)
         peak = used.get("memory_peak_bytes")
         if peak is None:
-            return ""
+            return memory_words(None, find_memory_limit())
         ranks = used["ranks"]
         own = ranks.get(str(rank), {}).get("memory_peak_bytes") if len(ranks) > 1 else None
         return memory_words(peak, find_memory_limit(), "" if own is None else f", rank {rank} {size_words(own)}")
@@ -147,8 +147,10 @@ def _stack_advice(quoted: Sequence[str]) -> str:
     return "with faulthandler.register(signal.SIGUSR1) in the script, each rank's log then ends with where it stood"
 
 
-def memory_words(peak: int, limit: MemoryLimit, of_rank: str = "") -> str:
-    """The peak of a step beside what it could have had; others may have had a part of it."""
+def memory_words(peak: int | None, limit: MemoryLimit, of_rank: str = "") -> str:
+    """The peak of a step, if a look has seen one, beside what it could have had; others may have had a part of it."""
+    if peak is None:
+        return f"it came before the first look; {limit.owner} has {size_words(limit.size)}"
     words = f"peak {size_words(peak)} of the {size_words(limit.size)} that {limit.owner} has{of_rank}"
     if peak < _MOST_OF_IT * limit.size:
         words += "; other processes had the rest, files in /dev/shm, or it came between two looks"
