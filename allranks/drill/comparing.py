@@ -18,8 +18,8 @@ from typing import Any
 from allranks.drill.tensor_files import largest_difference
 
 _OF_THE_RUN = re.compile(
-    r"(^|_|/)(time|times|seconds|date|created|duration|memory|memory_mb|throughput|attempt|attempts|uuid|run_id|host"
-    r"|hostname|pid|sha256|bytes|failed_saves|last_saved_step)(_|$|/)|_s$|_ms$|per_second|^time/",
+    r"(^|_|/)(time|times|seconds|date|created|duration|memory|memory_mb|throughput|teraflops|attempt|attempts|uuid"
+    r"|run_id|host|hostname|pid|sha256|bytes|failed_saves|last_saved_step)(_|$|/)|_s$|_ms$|per_second|^time/",
     re.IGNORECASE,
 )
 """Names of values that say when, how fast or where, and of which saves failed on the way: what the last one left is

@@ -24,8 +24,20 @@ def compared(folder: Path, name: str, first: object, second: object) -> OutputCo
 
 
 def test_times_and_speeds_are_no_difference_and_are_named(tmp_path: Path) -> None:
-    one = {"loss": 0.5, "epoch_seconds": 1.2, "history": [{"memory_mb": 3, "accuracy": 1}], "created": "2026-01-01"}
-    other = {"loss": 0.5, "epoch_seconds": 1.3, "history": [{"memory_mb": 4, "accuracy": 1}], "created": "2026-01-02"}
+    one = {
+        "loss": 0.5,
+        "epoch_seconds": 1.2,
+        "teraflops_per_rank": 1.5,
+        "history": [{"memory_mb": 3, "accuracy": 1}],
+        "created": "2026-01-01",
+    }
+    other = {
+        "loss": 0.5,
+        "epoch_seconds": 1.3,
+        "teraflops_per_rank": 1.1,
+        "history": [{"memory_mb": 4, "accuracy": 1}],
+        "created": "2026-01-02",
+    }
     found = compared(tmp_path, "card.json", one, other)
     assert found.is_equal
     assert found.but_for_times == ["model/card.json"]
