@@ -8,8 +8,8 @@ written are said to be lacking, and end nothing.
 
 from __future__ import annotations
 
-import errno
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -42,16 +42,13 @@ def stopped_line(step: int, folder: Path, failure: FailedSave | None) -> str:
 
 
 def explain_unsaved(error: BaseException, model: Path, last: int | None, *, clears: bool) -> UnsavedError | None:
-    """Say why a training fails whose model finds no room; None for other errors.
+    """Say why a training fails whose model storage does not take, or has no room for; None for other errors.
 
     `last` is the step of the newest checkpoint, None if there is none. What there is of the model is removed by the
     rank that `clears`: whoever started it may lack the room to say what has happened.
     """
-    if isinstance(error, OSError) and is_full(error):
-        said = str(error)
-    elif isinstance(error, OnceError) and error.error_message.startswith(_FULL_TEXTS):
-        said = error.error_message
-    else:
+    cause, said = _said_by_storage(error)
+    if cause is None or not may_pass(cause):
         return None
     if clears:
         with suppress(OSError):
@@ -60,13 +57,22 @@ def explain_unsaved(error: BaseException, model: Path, last: int | None, *, clea
     free = free_bytes(model)
     known = "" if free is None else f", where {in_bytes(free)} are free"
     begins = "begins anew: there is no checkpoint" if last is None else f"goes on from the checkpoint of step {last}"
+    mend = "Make room there" if is_full(cause) else "See to that storage"
     return UnsavedError(
-        f"The training has ended without its model: {said}. It belongs into {model}{known}. Make room there, and start "
-        f"again with the same checkpoints folder: it {begins}."
+        f"The training has ended without its model: {said}. It belongs into {model}{known}. {mend}, and start again "
+        f"with the same checkpoints folder: it {begins}."
     )
 
 
-_FULL_TEXTS = tuple(f"[Errno {number}]" for number in (errno.ENOSPC, errno.EDQUOT))
+_ERROR_NUMBER = re.compile(r"\[Errno (\d{1,4})\]")
+
+
+def _said_by_storage(error: BaseException) -> tuple[OSError | None, str]:
+    """The error of the system behind one, and its words: of what another rank has met there are only these."""
+    if isinstance(error, OSError):
+        return error, str(error)
+    found = _ERROR_NUMBER.match(error.error_message) if isinstance(error, OnceError) else None
+    return (OSError(int(found[1]), ""), error.error_message) if isinstance(error, OnceError) and found else (None, "")
 
 
 def write_numbers(folder: Path, document: Mapping[str, Any]) -> None:
