@@ -38,7 +38,7 @@ _LAST_LINES = 5  # of a log: what stands further up may have been dealt with
 _BY_WORDS = (
     (
         FailureCause.OUT_OF_DISK,
-        re.compile(r"No space left on device|\bENOSPC\b|\[Errno (?:28|122)\]|Disk quota exceeded"),
+        re.compile(r"No space left on device|\bENOSPC\b|\[Errno (?:27|28|122)\]|Disk quota exceeded|File too large"),
     ),
     (
         FailureCause.OUT_OF_MEMORY,

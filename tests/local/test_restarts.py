@@ -37,6 +37,7 @@ def test_causes_are_told_apart(tmp_path: Path) -> None:
         "crash": ("kill -SEGV $$", "code error"),
         "input": ("exit 2", "refused input"),
         "disk": ("echo 'OSError: [Errno 28] No space left on device'; exit 1", "out of disk"),
+        "quota": ("echo 'OSError: [Errno 27] File too large'; exit 1", "out of disk"),
         "memory": ("echo 'torch.OutOfMemoryError: CUDA out of memory.'; exit 1", "out of memory"),
         "mended": ("echo 'No space left on device'; printf 'a\\nb\\nc\\nd\\nKeyError: 1\\n'; exit 1", "code error"),
         "taken": ("kill -TERM $$", "preempted"),
