@@ -136,7 +136,7 @@ class RollCall:
         return all(guest.member in self._answers for guest in self._asked)
 
     def verdict(self) -> str:
-        """Say which rank holds up the others; empty if none does, because something moves or has said that it pauses.
+        """Say which rank holds up the others; empty if none does: something moves, or pauses as it has said it will.
 
         It is one that has finished fewer steps, else one that does not stand where ranks wait for others, else one that
         computes where others sleep, else one that stands where most do not.

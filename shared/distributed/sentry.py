@@ -100,7 +100,7 @@ class Sentry:
         self._state = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
         self._sources = [self._rank, connection]
         self._news = News()
-        self._moves = self._silent = self._stopped = 0
+        self._moves = self._silent = self._still = self._stopped = 0
         self._alarmed_at: float | None = None
         self._is_broken = self._is_over = False
         self._written = self._switches = b""
@@ -117,7 +117,7 @@ class Sentry:
             if self._connection in ready:
                 self._listen()
             elif time.monotonic() - began > 4 * LOOK_SECONDS:  # the machine was asleep
-                self._stopped = self._silent = 0
+                self._stopped = self._silent = self._still = 0
             else:
                 self._look()
 
@@ -132,7 +132,8 @@ class Sentry:
         moves, _, limit, longest = self._read_page()
         self._is_over = longest == 0  # the rank has left the world
         limit = longest if self._is_broken else limit
-        self._silent = self._silent + 1 if moves == self._moves and limit and not self._stopped else 0
+        self._still = self._still + 1 if moves == self._moves and not self._stopped else 0
+        self._silent = self._silent + 1 if self._still and limit else 0
         self._moves = moves
         if self._alarmed_at is not None:
             self._wait_for_answer()
@@ -191,17 +192,18 @@ class Sentry:
         """Answer what tells the control plane who holds up the others; see ``meeting.RollCall``."""
         import json  # most sentries never need it
 
-        moves, steps, limit, _ = self._read_page()
+        moves, steps, limit, longest = self._read_page()
         used = self._used_seconds()
         select.select([self._rank], [], [], _WATCHED_SECONDS)
         busy = (self._used_seconds() - used) / _WATCHED_SECONDS
         answer = {
             "op": "where",
             "moving": self._read_page()[0] != moves,
-            "watched": limit > 0,
+            # Who waits for it gives up after the whole of step_timeout, where a framework lets it.
+            "watched": limit > 0 or 0 < 2 * longest <= 1e3 * LOOK_SECONDS * self._still,
             "steps": steps,
             "busy": round(busy, 2),
-            "seconds": LOOK_SECONDS * self._silent,
+            "seconds": LOOK_SECONDS * (self._silent if limit else self._still),
             "place": self._dump_stacks(),
         }
         self._alarmed_at, self._silent = None, 0  # if nothing comes of it, the next alarm is due as late as this one

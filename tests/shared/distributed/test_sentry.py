@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -166,6 +167,27 @@ def test_a_rank_that_hangs_is_named_and_not_one_that_waits_for_it(hang: str, wai
     assert "It is ended; where it stood:" in ended[hung].stderr
     assert [rank.rank for rank in ended if "(most recent call first)" not in rank.stderr] == []
     assert [rank.returncode for rank in ended] == [-signal.SIGKILL] * 4
+
+
+def test_a_rank_that_hangs_where_silence_was_announced_has_the_whole_time_of_those_that_wait() -> None:
+    code = """
+        import time
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 2.0
+        with init() as world:
+            liveness.limit_silence(1.0)
+            for _ in range(4):
+                world.end_step()
+            if world.rank == 1:
+                with liveness.silence_expected():  # as in a save
+                    time.sleep(60)
+            world.barrier("never ends")
+    """
+    ended = run_ranks(code, timeout=SECONDS)
+    name = r"rank 1 \(node 0\) makes no progress: nothing has moved for [4-7] s, and it stands at "
+    assert [rank.rank for rank in ended if not re.search(name, rank.stderr)] == []
+    assert [rank.returncode for rank in ended] == [-signal.SIGKILL] * 2
 
 
 def test_a_rank_that_hangs_alone_is_ended_when_the_others_have_gone() -> None:
