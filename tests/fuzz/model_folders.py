@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from contextlib import suppress
@@ -211,10 +212,18 @@ def _compare_reports(folder: Path) -> None:
     from components.compare_models import compare_models
 
     work, report = folder.parent / f"{folder.name}.out", folder.parent / f"{folder.name}.out" / "report"
+    compared = inspect.unwrap(compare_models.compare_models)  # as a node calls it, and not as a pipeline does
     reports = {f"evaluation_{n}": str(folder / name) for n, name in enumerate(("one", "two"), 1)}
     work.mkdir()
     os.chdir(work)
-    code, said = call_main(lambda: compare_models.compare_models(report=str(report), **reports))
+
+    def main() -> None:
+        try:
+            compared(report=str(report), **reports)
+        except SystemExit as end:  # with a text, which Python prints, and exits with 1
+            raise SystemExit(1 if str(end.code).startswith("error: ") else end.code) from None
+
+    code, said = call_main(main)
     left = sorted(path.name for path in report.glob("*")) if report.is_dir() else []
     if left != ([] if code else ["comparison.csv", "comparison.json", "comparison.png", "index.html"]):
         raise HalfWrittenError(f"exit code {code}, and {left}: {said[-300:]}")
