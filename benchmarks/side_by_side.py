@@ -67,8 +67,8 @@ def hardware() -> dict[str, str | int | float]:
     }
 
 
-_COMMAND = " ".join(["python", *sys.argv])
-"""As it was typed: a benchmark may give `sys.argv` to what it measures."""
+_COMMAND = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+"""As it is typed in a checkout; kept here, since a benchmark may give `sys.argv` to what it measures."""
 
 
 def keep(name: str, comparisons: list[Comparison], **more: object) -> None:

@@ -68,22 +68,29 @@ class Tracker:
         if self._mlflow is not None:
             self._mlflow.put(("metrics", finite, step, now))
 
-    def take_back(self, is_kept: Callable[[int, Mapping[str, float]], bool]) -> None:
+    def take_back(self, is_kept: Callable[[int, Mapping[str, float]], bool]) -> int:
         """Drop the lines, told by step and metrics, of steps that are done again, and what a kill has left of a line.
 
         torchrun starts its ranks again in the same folder. What MLflow has of these steps stays there, and comes again.
+
+        Returns:
+            The last of these steps; 0 without any.
         """
         if self._path is None:
-            return
+            return 0
         try:
             lines = read_bytes(self._path).decode("utf-8", errors="replace").splitlines(keepends=True)
-            kept = [line for line in lines if (entry := _entry_of(line)) and is_kept(entry["step"], entry["metrics"])]
-            if len(kept) < len(lines):
+            entries = [(line, entry) for line in lines if (entry := _entry_of(line))]
+            dropped = [entry["step"] for _, entry in entries if not is_kept(entry["step"], entry["metrics"])]
+            if dropped or len(entries) < len(lines):
+                kept = (line for line, entry in entries if is_kept(entry["step"], entry["metrics"]))
                 write_text(self._path, "".join(kept))
+            return max(dropped, default=0)
         except FileNotFoundError:
-            return
+            return 0
         except OSError as error:
             _warn(f"warning: metrics of steps that are done again stay in {self._path}: {error}")
+            return 0
 
     def artifacts(self, folder: str | Path) -> None:
         """Report the files of a folder to MLflow, below the folder's name; they stay there until the tracker closes."""

@@ -53,7 +53,7 @@ def judged(number, folder):
     if folder.suffix == ".trial": return
     if number == 1: raise KeyError("x")
     if number == 2: time.sleep(60)
-    if number == 3: bytearray(600 * 2**20)[:] = bytes(600 * 2**20)
+    if number == 3: b"x" * (560 * 2**20)
     if number == 4: raise HalfWrittenError("half")
     if number == 5: os.abort()
     if number == 6:

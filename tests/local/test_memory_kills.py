@@ -62,14 +62,13 @@ def test_a_rank_that_is_killed_for_want_of_memory_is_said_to_be(small_group: Pat
     message = json.loads(done.stdout)["steps"]["train"]["failure"]["message"]
     found = re.fullmatch(
         r"rank 1 on node 0 was killed for want of memory: (it came before the first look; its control group has 314\.6 MB"
-        r"|peak (\d+\.\d) MB of the 314\.6 MB that its control group has,"
-        r" rank 1 (\d+\.\d) MB(; other processes had the rest, .*between two looks)?); next step: a smaller batch, fewer ranks \(--scale train=NODESxPROCESSES\) or more memory",
+        r"|peak (\d+\.\d) MB of the 314\.6 MB that its control group has,?"
+        r"(?: rank 1 (\d+\.\d) MB)?(; other processes had the rest, .*between two looks)?); next step: a smaller batch, fewer ranks \(--scale train=NODESxPROCESSES\) or more memory",
         message,
     )
     assert found, message
-    if found[2]:  # on a busy machine it may come before a look or between two, and that is said
-        assert float(found[3]) <= float(found[2]) < 314.6
-        assert found[4] or float(found[3]) > 200
+    if found[2] and not found[4]:  # on a busy machine it may come before a look or between two, and that is said
+        assert 200 < float(found[3]) <= float(found[2]) < 314.6
     assert message in allranks("runs", "show", "latest", cwd=tmp_path).stdout
     assert message in next(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
 

@@ -145,6 +145,29 @@ def attempt(folder: Path, steps: range, seconds_each: float, first: float, conti
     return found
 
 
+def test_what_torchrun_has_restarted_within_an_attempt_is_counted_and_is_no_good_time(tmp_path: Path) -> None:
+    folder = attempt(tmp_path / "1", [], 0.0, 0.0)
+    folder.log(0).write_text(
+        "distributed: node 0 of 1, ranks 0-1 of 2, launched by torchrun, main 127.0.0.1:1\n"
+        "distributed: node 0 of 1, ranks 0-1 of 2, launched by torchrun, main 127.0.0.1:1\n"
+        "steps 1 to 4 are made again\n"
+        "distributed: node 0 of 1, ranks 0-1 of 2, launched by torchrun (restart 2), main 127.0.0.1:1\n"
+        "continuing from /x/step-00000020: step 20, epoch 2\n"
+        "steps 21 to 26 are made again\n"
+    )
+    began, times = time.time(), {5: 30.0, 10: 35.0, 15: 40.0, 20: 45.0, 25: 70.0, 30: 75.0}
+    lines = (json.dumps({"time": began + seconds, "step": step}) for step, seconds in times.items())
+    folder.metrics().write_text("\n".join([*lines, ""]))
+    found = read_attempt_steps(folder, time.monotonic())
+    assert found is not None
+    assert (found.first, found.last, found.restarts, found.lost) == (0, 30, 2, 10)
+    summary = summarise_attempts([(80.0, "", found)], 1)
+    assert (summary.count, summary.launcher_restarts, summary.lost_steps) == (0, 2, 10)
+    assert summary.goodput == pytest.approx(30.0 / 80.0, abs=0.02)
+    assert restart_words(summary) == "ranks restarted 2 times by torchrun, 10 steps made again, goodput 38 %"
+    assert summary.document()["launcher_restarts"] == 2
+
+
 def test_steps_that_were_made_again_are_lost_and_only_kept_ones_count(tmp_path: Path) -> None:
     now = time.monotonic()
     one = read_attempt_steps(attempt(tmp_path / "1", range(10, 60, 10), 10.0, 20.0), now)

@@ -64,7 +64,9 @@ class TrainingRun:
     def __enter__(self) -> Self:
         report_moves(note_progress)
         self._tracker = self._open.enter_context(Tracker(self._world, self._schedule.steps))
-        self._tracker.take_back(self._is_done)
+        last = self._tracker.take_back(self._is_done)
+        if last > self.at.step:
+            self._world.note(f"steps {self.at.step + 1} to {last} are made again")
         self._open.enter_context(self._meter.stopping_on_sigterm())
         self._tracker.params({name: value for name, value in values_of(self._settings).items() if value is not None})
         self._note_nothing_left()
