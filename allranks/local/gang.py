@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from allranks.local import processes
 from allranks.local.guard import ProcessGuard
-from allranks.local.read_only import lock_inputs
-from allranks.local.resources.usage import ProcessEnd, reap_process
+from allranks.local.rank_process import LostTemplateError, ProgramProcess, RankProcess, RankStarter
+from allranks.local.resources.usage import ProcessEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,9 @@ class RankGang:
     The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
     of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
     signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. So many ``spare`` processes
-    may fail, though none of the first node, because the others go on without them. ``timed_out`` says whether its
+    may fail, though none of the first node, because the others go on without them. ``start`` starts each of them.
+
+    ``lost_template`` says that ranks ended because what they were forked from did. ``timed_out`` says whether its
     ranks were asked for their stacks, and ``silences`` for how many seconds each had then printed nothing;
     ``is_stopping`` whether they were asked to save and to end, in which none is to be held up by another's end;
     ``ended_alone`` are the ranks that had ended before the others were killed.
@@ -87,6 +87,7 @@ class RankGang:
         end: Callable[[str], None],
         locked: Sequence[bytes] = (),
         spare: int = 0,
+        start: RankStarter = ProgramProcess,
     ) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
@@ -98,12 +99,15 @@ class RankGang:
         self._end = end
         self._locked = tuple(locked)
         self._spare = spare
+        self._start_process = start
         self._killed = False
+        self.lost_template = False
+        self._has_strangers = False
         self.timed_out = False
         self.is_stopping = False
         self.silences: list[tuple[RankCommand, float]] = []
         self._dismissed = False
-        self._running: dict[int, tuple[subprocess.Popen[bytes], RankCommand]] = {}
+        self._running: dict[int, tuple[RankProcess, RankCommand]] = {}
         try:
             for command in self.commands:
                 self._start(command)
@@ -112,26 +116,11 @@ class RankGang:
             self.reap(self.descriptors)
             raise
 
-    def _prepare(self, parent: int) -> None:
-        """Run in each process before its program."""
-        processes.die_with(parent)
-        lock_inputs(self._locked)
-
     def _start(self, command: RankCommand) -> None:
-        with command.log.open("ab", buffering=0) as log:
-            process = subprocess.Popen(
-                command.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=command.cwd,
-                env=dict(command.environ),
-                start_new_session=True,
-                umask=self._umask,
-                preexec_fn=partial(self._prepare, os.getpid()),  # noqa: PLW1509 safe here: the engine has one thread
-            )
+        process = self._start_process(command, self._umask, self._locked)
         self._guard.add(process.pid)
-        self._running[os.pidfd_open(process.pid)] = (process, command)
+        self._has_strangers |= not isinstance(process, ProgramProcess)
+        self._running[process.descriptor] = (process, command)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -149,6 +138,11 @@ class RankGang:
         return next(environs, {})
 
     @property
+    def has_strangers(self) -> bool:
+        """Whether ranks were forked by another process, to which falls what they have left behind."""
+        return self._has_strangers
+
+    @property
     def is_finished(self) -> bool:
         """Whether no rank is running any more."""
         return not self._running
@@ -162,12 +156,12 @@ class RankGang:
         ended = []
         for descriptor in descriptors:
             process, command = self._running.pop(descriptor)
-            os.close(descriptor)
-            # What it left in the background; before wait(), while the id cannot be anybody else's.
-            processes.kill_group(process.pid)
-            used = reap_process(process)
+            try:
+                code, used = process.reap()
+            except LostTemplateError:
+                self.lost_template, code, used = True, -signal.SIGKILL, None
             self._guard.remove(process.pid)
-            code = 0 if self._dismissed else process.returncode
+            code = 0 if self._dismissed else code
             ended.append(RankExit(command, code, _last_written(command.log), used=used))
         ended.sort(key=lambda exit_: exit_.when)
         self.exits += ended

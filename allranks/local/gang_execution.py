@@ -27,6 +27,7 @@ from allranks.local.launch.launcher import RankLauncher
 from allranks.local.node_folders import ARTIFACTS, fill_artifacts, keep_logs, lay_out_nodes, make_places
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
+from allranks.local.rank_process import ProgramProcess
 from allranks.local.read_only import lockable_inputs
 from allranks.local.resources.memory_kills import KillCounter
 from allranks.local.restarts import RestartBudget
@@ -34,7 +35,9 @@ from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFail
 from allranks.local.run_context import RunContext
 from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
-from allranks.local.variables import EmulatedCluster, data_variables, job_variables
+from allranks.local.variables import RESOURCE_VARIABLES, EmulatedCluster, data_variables, job_variables
+from allranks.local.warm.address import keeper_socket
+from allranks.local.warm.client import WarmRanks
 
 
 class GangExecution(StepExecution):
@@ -50,6 +53,7 @@ class GangExecution(StepExecution):
         self._inputs: dict[Path, list[list[str | int]]] = {}
         self._kills_before: int | None = None  # when the attempt began
         self._budget = RestartBudget()
+        self._lost_template = False  # what its ranks were forked from has ended in an attempt
 
     # An attempt's start
 
@@ -97,8 +101,19 @@ class GangExecution(StepExecution):
         locked = lockable_inputs(mounted, (self.context.run.path, self.workplace.outputs))
         self._kills_before = self._kill_counter.mark()
         end, spare = self.step.host.end, self.step.spare_nodes
-        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare)
+        warm = self._warm_ranks(inherited)
+        start = ProgramProcess if warm is None else warm.start
+        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare, start)
+        if warm is not None:
+            warm.close()
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
+
+    def _warm_ranks(self, inherited: Mapping[str, str]) -> WarmRanks | None:
+        """What forks its ranks; None where they are programs of their own, whatever is warm."""
+        if self._lost_template or self._installs or not self.step.host.is_this_machine or not keeper_socket().exists():
+            return None
+        stable = {*inherited, *self.step.environment_variables, *RESOURCE_VARIABLES}
+        return WarmRanks(self.files, frozenset(stable))
 
     def _make_overlays(self) -> None:
         """Make the places where its commands may install packages, as far as they are not there."""
@@ -214,6 +229,10 @@ class GangExecution(StepExecution):
 
     def may_retry(self, retries: int | None, gang: RankGang, failure: StepFailure) -> bool:
         """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
+        if gang.lost_template and not self._lost_template:
+            self._lost_template = True
+            self.aborts_at_exit += 1
+            return True
         first = self._hosted.first_exit(self.folder, self._cluster, gang)
         if not gang.timed_out and was_aborted_at_exit(first, gang) and self.aborts_at_exit < ABORT_REPEATS:
             self.aborts_at_exit += 1

@@ -1,0 +1,72 @@
+"""The process of a rank, however it was started: as a program of its own, or forked from one that is warm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from allranks.local import processes
+from allranks.local.read_only import lock_inputs
+from allranks.local.resources.usage import ProcessEnd, reap_process
+
+if TYPE_CHECKING:
+    from allranks.local.gang import RankCommand
+
+
+class RankProcess(Protocol):
+    """A running rank, the leader of a session; ``descriptor`` is a pidfd of it, readable when it has ended."""
+
+    pid: int
+    descriptor: int
+
+    def reap(self) -> tuple[int, ProcessEnd | None]:
+        """End what it has left in its group; its exit code, negative for a signal, and what it has used.
+
+        Raises:
+            LostTemplateError: it was ended because the process that it was forked from has ended.
+        """
+        ...
+
+
+RankStarter = Callable[["RankCommand", int, Sequence[bytes]], RankProcess]
+"""Starts a rank, with a umask and the inputs that it cannot write to; raises OSError or ValueError."""
+
+
+class LostTemplateError(Exception):
+    """What a rank was forked from has ended, and the rank with it."""
+
+
+class ProgramProcess:
+    """A rank that was started as a program."""
+
+    def __init__(self, command: RankCommand, umask: int, locked: Sequence[bytes]) -> None:
+        with command.log.open("ab", buffering=0) as log:
+            self._process = subprocess.Popen(
+                command.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=command.cwd,
+                env=dict(command.environ),
+                start_new_session=True,
+                umask=umask,
+                preexec_fn=partial(_prepare, os.getpid(), locked),  # noqa: PLW1509 safe here: the engine has one thread
+            )
+        self.pid = self._process.pid
+        self.descriptor = os.pidfd_open(self.pid)
+
+    def reap(self) -> tuple[int, ProcessEnd | None]:
+        """See ``RankProcess``."""
+        os.close(self.descriptor)
+        processes.kill_group(self.pid)  # before the wait, while the id cannot be anybody else's
+        used = reap_process(self._process)
+        return self._process.returncode, used
+
+
+def _prepare(parent: int, locked: Sequence[bytes]) -> None:
+    """Run in each process before its program."""
+    processes.die_with(parent)
+    lock_inputs(locked)

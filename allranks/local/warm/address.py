@@ -1,0 +1,68 @@
+"""Where the keeper of this user listens: a socket in a folder that nobody else may enter."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from pathlib import Path
+
+from allranks.errors import CannotRunHereError
+
+_MOST_CHARACTERS = 107  # sockaddr_un, unix(7)
+_CREDENTIALS = struct.Struct("=iII")  # struct ucred: pid, uid, gid
+
+
+def keeper_socket() -> Path:
+    """The path of the socket, whether somebody listens there or not."""
+    home = os.environ.get("XDG_RUNTIME_DIR") or Path.home() / ".cache"
+    return Path(home) / "allranks" / "warm.sock"
+
+
+def open_listener() -> socket.socket:
+    """Listen there, in place of a keeper that has ended.
+
+    Raises:
+        CannotRunHereError: the path is too long, or its folder belongs to somebody else.
+    """
+    path = keeper_socket()
+    if len(os.fsencode(path)) > _MOST_CHARACTERS:
+        raise CannotRunHereError(
+            f"{path} is longer than a socket's path may be.", "Set XDG_RUNTIME_DIR to a short one."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.stat().st_uid != os.getuid():
+        raise CannotRunHereError(f"{path.parent} belongs to another user.", "Set XDG_RUNTIME_DIR to a folder of yours.")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    path.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    listener.listen(64)
+    return listener
+
+
+def connect_keeper() -> socket.socket | None:
+    """A connection to this user's keeper, if there is one."""
+    path = keeper_socket()
+    if not path.exists():
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(str(path))
+    except OSError:
+        connection.close()
+        return None
+    if peer_of(connection)[1] != os.getuid():
+        connection.close()
+        return None
+    return connection
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """The id and the user of the process at the other end."""
+    text = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(text)
+    return pid, user

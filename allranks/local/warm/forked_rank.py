@@ -1,0 +1,115 @@
+"""How a forked copy of a template becomes a rank, and runs its program; in a step's interpreter, without allranks."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import resource
+import runpy
+import signal
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_KEPT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ)  # the last two Python ignores
+_OLD_TORCH_SEED = 67280421310721  # with which each process began until torch drew one
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
+    """Turn the forked copy into the process of a request: all that is not a matter of variables and modules."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != request["template"]:
+        os._exit(1)  # it was killed before the kernel was asked
+    os.setsid()
+    _reset_signals()
+    if printed:
+        os.write(log, printed)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nowhere, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(nowhere)
+    os.close(log)
+    for name, limits in request["limits"]:
+        resource.setrlimit(name, tuple(limits))
+    os.umask(request["umask"])
+    os.sched_setaffinity(0, request["cores"])
+
+
+def _reset_signals() -> None:
+    for number in signal.valid_signals():
+        if number not in _KEPT_SIGNALS and signal.getsignal(number) is not signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def settle_modules(folder: str, work: str) -> None:
+    """Set anew what imported modules have of the process that imported them; that one was in ``folder``."""
+    tempfile.tempdir = None
+    time.tzset()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()  # Python's own generator is seeded anew at each fork
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.initial_seed() != _OLD_TORCH_SEED:
+        torch.default_generator.seed()
+    config = sys.modules.get("torch._dynamo.config")
+    if config is not None and config.debug_dir_root.startswith(folder):
+        entry = config._config["debug_dir_root"]  # noqa: SLF001 to set it would count as a choice of the user's
+        entry.default = str(Path(work) / Path(entry.default).relative_to(folder))
+    importlib.invalidate_caches()
+
+
+def run_program(request: Mapping[str, Any]) -> int:
+    """Run the script or module as ``python`` does; its exit code, negative for a signal."""
+    target: str = request["target"]
+    sys.orig_argv[:] = request["argv"]
+    sys.argv[:] = [target, *request["arguments"]]
+    file = os.path.join(os.getcwd(), target)  # noqa: PTH109, PTH118 as Python joins them: ./train.py keeps its dot
+    is_safe = getattr(sys.flags, "safe_path", False)
+    if request["module"]:
+        if not is_safe:
+            sys.path.insert(0, str(Path.cwd()))
+        return _end_of(lambda: runpy._run_module_as_main(target))  # type: ignore[attr-defined]  # noqa: SLF001 what python -m calls
+    if not is_safe:
+        sys.path.insert(0, str(Path(file).resolve().parent))
+    try:
+        source = Path(file).read_bytes()
+    except OSError as error:
+        text = f"{sys.executable}: can't open file {file!r}: [Errno {error.errno}] {error.strerror}"
+        print(text, file=sys.stderr)
+        return 2
+    main = types.ModuleType("__main__")
+    main.__dict__.update(
+        __file__=file,
+        __builtins__=sys.modules["builtins"],
+        __loader__=SourceFileLoader("__main__", file),
+        __annotations__={},
+    )
+    if sys.version_info < (3, 13):
+        main.__dict__["__cached__"] = None
+    sys.modules["__main__"] = main
+    return _end_of(lambda: exec(compile(source, file, "exec"), main.__dict__))  # noqa: S102
+
+
+def _end_of(program: Callable[[], None]) -> int:
+    """Run it; the traceback of an error is shown as if nothing of this file were below the program."""
+    try:
+        program()
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 it is shown
+        inner = error.__traceback__.tb_next if error.__traceback__ else None  # the call above
+        trace = inner.tb_next if inner else None  # without the lambda
+        error.__traceback__ = trace
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+        sys.excepthook(type(error), error, trace)
+        return -int(signal.SIGINT) if isinstance(error, KeyboardInterrupt) else 1
+    return 0

@@ -1,0 +1,113 @@
+"""What is worth importing before a script runs, as its text tells, and whether that could make a difference to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+from allranks import library
+from allranks.local.snapshot import SnapshotFile
+
+PRELOADED: Mapping[str, tuple[str, ...]] = {
+    "numpy": ("numpy",),
+    "torch": ("torch", "torch._dynamo"),  # making an optimizer or DistributedDataParallel imports the second
+    "safetensors": ("safetensors",),
+    "transformers": ("transformers", "transformers.trainer", "transformers.modeling_utils"),
+    "accelerate": ("accelerate",),
+    "tokenizers": ("tokenizers",),
+    "sklearn": ("sklearn", "sklearn.datasets"),
+    "scipy": ("scipy",),
+    "pandas": ("pandas",),
+    "pyarrow": ("pyarrow", "pyarrow.parquet"),
+    "matplotlib": ("matplotlib",),
+    "PIL": ("PIL.Image",),
+}
+"""By the name that a script imports.
+
+Left out are those whose import looks at what differs from rank to rank (lightning reads RANK), makes names of its own
+(mlflow, and deepspeed, which imports it), or starts threads (tensorflow)."""
+
+_OFTEN_LATE = ("numpy", "torch")
+"""What a script is taken to import even where it does so in a function."""
+_IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(.+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
+_NAMES = re.compile(r"\w+")
+_SETS_VARIABLE = re.compile(
+    r"environb?\[([^\]]+)\]\s*=[^=]|environb?\.setdefault\(\s*([^,)]+)|(environb?\.update|putenv|load_dotenv)\("
+)
+_SETS_INTERPRETER = re.compile(
+    r"set_start_method|sys\.modules\[[^\]]*\]\s*=[^=]|importlib\.reload|sys\.meta_path|LD_PRELOAD|jax_platform"
+)
+_READ_ON_IMPORT = (
+    *("CUDA_HOME", "CUDA_LAUNCH", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "MPLBACKEND", "MPLCONFIGDIR", "NUMEXPR_"),
+    *("OMP_", "OPENBLAS_", "PYTORCH_", "TORCH", "TRANSFORMERS_", "ATEN_", "BLIS_", "GOTO_", "VECLIB_", "TMPDIR"),
+)
+"""Begins of the names of variables that imports look at."""
+_MOST_BYTES = 1 << 20  # of a script that is looked through
+
+
+def find_preloads(entry: str, files: Iterable[SnapshotFile]) -> tuple[str, ...]:
+    """The modules to import for a script of a snapshot; empty where none is worth it or it could make a difference.
+
+    Args:
+        entry: the script's path in the snapshot, or a module's dotted name.
+        files: of the snapshot.
+    """
+    scripts = {file.path: file.source for file in files if file.members is None and file.path.endswith(".py")}
+    named = {part for path in scripts for part in PurePosixPath(path).with_suffix("").parts}
+    start = entry if entry in scripts else _local_file(entry, scripts)
+    if start is None:
+        return ()
+    found: dict[str, None] = {}
+    changes_path = False
+    reached = [start]
+    for path in reached:  # grows while it is read
+        source = scripts[path]
+        if source.stat().st_size > _MOST_BYTES:
+            return ()
+        text = source.read_text(encoding="utf-8", errors="replace")
+        if not source.is_relative_to(library.root() / "shared"):
+            changes_path |= "sys.path" in text or "site.addsitedir" in text
+            if _may_matter(text):
+                return ()
+        for name, is_early in _imported_names(text, PurePosixPath(path).parent):
+            top = name.partition(".")[0]
+            if local := _local_file(name, scripts):
+                reached += [] if local in reached else [local]
+            elif top in PRELOADED and (is_early or top in _OFTEN_LATE):
+                found.setdefault(top)
+    if changes_path and named.intersection(found):  # a package of the user's that could stand in for one of these
+        return ()
+    return tuple(module for name in sorted(found) for module in PRELOADED[name])
+
+
+def _may_matter(text: str) -> bool:
+    """Whether a script may set what imports look at, so that it has to run before them."""
+    if _SETS_INTERPRETER.search(text):
+        return True
+    for match in _SETS_VARIABLE.finditer(text):
+        name = (match[1] or match[2] or "").strip().lstrip("b")
+        if not re.fullmatch(r"""(["'])\w+\1""", name) or name[1:].startswith(_READ_ON_IMPORT):
+            return True
+    return False
+
+
+def _imported_names(text: str, folder: PurePosixPath) -> Iterable[tuple[str, bool]]:
+    """Dotted names that may be modules, and whether they are imported when the file is, and not in a function."""
+    for match in _IMPORT.finditer(text):
+        is_early = not match[1]
+        if match[4] is not None:
+            yield from ((one.strip().split(" ")[0], is_early) for one in match[4].split(","))
+            continue
+        base = match[2]
+        if base.startswith("."):
+            level = len(base) - len(base.lstrip("."))
+            parts = folder.parts[: len(folder.parts) - level + 1]
+            base = ".".join([*parts, *filter(None, [base.lstrip(".")])])
+        yield base, is_early
+        yield from ((f"{base}.{name}" if base else name, is_early) for name in _NAMES.findall(match[3]))
+
+
+def _local_file(name: str, scripts: Mapping[str, Path]) -> str | None:
+    path = name.replace(".", "/")
+    return next((one for one in (f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py") if one in scripts), None)

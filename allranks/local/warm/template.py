@@ -1,0 +1,365 @@
+"""A process that has imported frameworks once and forks a rank for each request. Runs in a step's interpreter, alone.
+
+    python template.py CONTROL
+
+CONTROL is the number of a socket. The first message on it says what to import; the answer is ``{"ready": …}`` or
+``{"failed": reason}``. Each further message asks for a rank and brings two files: its log, and a socket on which its
+id and a handle of it are told, then how it ended. When the other end of that socket is closed, the rank is killed.
+
+A rank is what a new interpreter would be: a process and a session of its own, with the variables, folder, arguments,
+limits and files of the request, which ends through the interpreter's own end. Only the imports are there already. What
+they have looked at (variables, files) is compared before each fork: where it differs, nothing is forked.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_AT_START = frozenset(sys.modules)  # what no file beside a rank's script could stand in for
+
+import array  # noqa: E402
+import contextlib  # noqa: E402
+import ctypes  # noqa: E402
+import gc  # noqa: E402
+import importlib.util  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import selectors  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import stat  # noqa: E402
+import struct  # noqa: E402
+import tempfile  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Mapping, Sequence  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+MOST_BYTES = 1 << 20
+"""Of a message."""
+STARTED = struct.Struct("=i")
+"""What is told of a rank that was forked: its id; or 0, followed by the reason why none was."""
+ENDED = struct.Struct("=iqi")
+"""What is told of a rank that has ended: the status of ``os.wait4``, its peak memory in bytes, and how many bytes of
+its /proc/PID/stat follow; after them comes /proc/PID/io."""
+FORKED = b"forked"
+"""What the keeper is told of a rank; of one that was not forked it is told the reason."""
+ROOM = "ALLRANKS_ENVIRON_ROOM"
+"""The last variable of a template, whose text is there to be written over."""
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+_FRESH_SECONDS = 0.5  # so long files that were found unchanged are not looked at again: the ranks of a step
+
+
+class CannotForkError(Exception):
+    """No rank may be forked; the text says why."""
+
+
+class StaleImportsError(CannotForkError):
+    """Nor will one ever be, since what was imported is not what a new interpreter would import."""
+
+
+class ReadVariables(dict[bytes, bytes]):
+    """The variables as ``os.environ`` holds them; remembers the names that were asked for, there or not.
+
+    Who goes through all of them (tqdm and fsspec do, for those that begin with their own name) has asked for none.
+    """
+
+    def __init__(self, data: Mapping[bytes, bytes]) -> None:
+        super().__init__(data)
+        self.names = set[bytes]()
+
+    def __getitem__(self, key: bytes) -> bytes:
+        self.names.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        if isinstance(key, bytes):
+            self.names.add(key)
+        return super().__contains__(key)
+
+
+class Template:
+    """What the imports have left behind."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self.began = dict(os.environ)
+        self.folder = os.getcwd()  # noqa: PTH109
+        self.read, self.printed = _import_all(modules)
+        names = {*os.environ, *self.began}
+        self.changed = {name: os.environ.get(name) for name in names if os.environ.get(name) != self.began.get(name)}
+        paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        self.files = [(path, _file_state(path)) for path in paths if isinstance(path, str)]
+        self.names = {name.partition(".")[0] for name in set(sys.modules) - _AT_START}
+        self._looked = time.monotonic()
+
+    def refuse(self, request: Mapping[str, Any]) -> None:
+        """Raise CannotForkError where a rank would not be what a new interpreter is."""
+        asked, began = request["env"], self.began
+        differ = {name for name in {*asked, *began} if asked.get(name) != began.get(name)} - {"TMPDIR", "PWD"}
+        if hit := sorted(differ & self.read):
+            raise CannotForkError(f"the imports looked at {', '.join(hit)}")
+        if hit := sorted(self.names.intersection(request["beside"])):
+            raise CannotForkError(f"{', '.join(hit)} beside the script stands in for what was imported")
+        if time.monotonic() > self._looked + _FRESH_SECONDS:
+            if any(_file_state(path) != state for path, state in self.files):
+                raise StaleImportsError("what was imported has changed since")
+            self._looked = time.monotonic()
+
+    def variables(self, asked: Mapping[str, str]) -> dict[str, str]:
+        """The rank's variables as the imports would have left them, with its own folder for temporary files."""
+        scratch, own = self.began["TMPDIR"], asked.get("TMPDIR") or "/tmp"  # noqa: S108 what tempfile would take
+        found = dict(asked)
+        for name, value in self.changed.items():
+            if value is None:
+                found.pop(name, None)
+            else:
+                found[name] = value.replace(scratch, own)
+        return found
+
+
+def _import_all(modules: Sequence[str]) -> tuple[set[str], bytes]:
+    """Import; the names of the variables that were looked at, and what was printed."""
+    holder: Any = os.environ
+    data = holder._data  # noqa: SLF001 there is no other way to learn of names that are not there
+    recorder = holder._data = ReadVariables(data)  # noqa: SLF001
+    with tempfile.TemporaryFile() as printed:
+        for number in (1, 2):
+            os.dup2(printed.fileno(), number)
+        for module in modules:
+            with contextlib.suppress(ModuleNotFoundError):  # the script says so itself
+                importlib.import_module(module)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        printed.seek(0)
+        text = printed.read()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
+    data.clear()
+    data.update(recorder)
+    holder._data = data  # noqa: SLF001
+    return {os.fsdecode(name) for name in recorder.names}, text
+
+
+def _file_state(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 there are thousands
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def refuse_threads() -> None:
+    """Raise CannotForkError where a copy would lack threads of the imports, or share a device with the others."""
+    pid = os.fork()  # OpenBLAS and OpenMP end their threads for a fork, and begin them anew when they are needed
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    threads = len(os.listdir("/proc/self/task")) - 1  # noqa: PTH208
+    if threads:
+        raise CannotForkError(f"the imports have started {threads} threads")
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the listing's own
+            opened = entry.readlink()
+            if stat.S_ISCHR(entry.stat().st_mode) and str(opened) != os.devnull:
+                raise CannotForkError(f"the imports have opened {opened}")
+
+
+class EnvironRoom:
+    """The text of the last variable, which a rank writes its own over: /proc/PID/environ shows that place."""
+
+    def __init__(self) -> None:
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        start, end = int(fields[47]), int(fields[48])  # env_start and env_end: 50 and 51 in proc(5)
+        text = ctypes.string_at(start, end - start) if end > start else b""
+        at = text.find(ROOM.encode() + b"=")
+        if at < 0:
+            raise CannotForkError("a rank's variables could not be shown")
+        self._address, self._size = start + at, text.index(b"\0", at) - at
+        os.environ.pop(ROOM, None)  # the text stays
+
+    def fill(self, variables: Mapping[str, str]) -> bytes:
+        """The text for these variables; raises CannotForkError where it is too long."""
+        text = b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
+        if len(text) >= self._size:
+            raise CannotForkError("its variables are too long")
+        return text.ljust(self._size, b"\0")
+
+    def show(self, text: bytes) -> None:
+        """Write what ``fill`` gave."""
+        ctypes.memmove(self._address, text, self._size)
+
+
+class ForkServer:
+    """Forks for each request until nobody asks any more and no rank runs."""
+
+    def __init__(self, template: Template, room: EnvironRoom, control: socket.socket) -> None:
+        self._template, self._room, self._control = template, room, control
+        self._waker, self._wakened = socket.socketpair()
+        self._waker.setblocking(False)
+        self._wakened.setblocking(False)
+        self._ranks: dict[int, socket.socket] = {}  # id: where its end is told
+        self._waiting = selectors.DefaultSelector()
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakened.fileno(), warn_on_full_buffer=False)
+        for one in (control, self._waker):
+            self._waiting.register(one, selectors.EVENT_READ)
+
+    def serve(self) -> tuple[dict[str, Any], int]:
+        """Returns in the ranks alone: the request, and the descriptor of the log."""
+        is_asked = True
+        while is_asked or self._ranks:
+            for key, _ in self._waiting.select():
+                if key.fileobj is self._waker:
+                    self._waker.recv(4096)
+                    self._reap()
+                elif key.fileobj is not self._control:  # the engine is gone: it never writes
+                    self._waiting.unregister(key.fileobj)
+                    kill_group(key.data)
+                elif rank := self._take_request():
+                    return rank
+                elif self._control.fileno() < 0:
+                    is_asked = False
+        os._exit(0)
+
+    def _take_request(self) -> tuple[dict[str, Any], int] | None:
+        """Fork for one request; closes the control socket where there will be no more."""
+        message, files, _, _ = socket.recv_fds(self._control, MOST_BYTES, 2)
+        if not message:
+            self._retire()
+            return None
+        log, report = files
+        told = socket.socket(fileno=report)
+        try:
+            request = json.loads(message)
+            _refuse_late(told)
+            self._template.refuse(request)
+            shown = self._room.fill(request["env"])
+            pid = os.fork()
+        except (CannotForkError, OSError) as error:
+            _tell(told, STARTED.pack(0) + str(error).encode())
+            _tell(self._control, str(error).encode())
+            told.close()
+            os.close(log)
+            if isinstance(error, StaleImportsError):
+                self._retire()
+            return None
+        if pid == 0:
+            self._leave()
+            told.close()
+            self._room.show(shown)
+            return request, log
+        os.close(log)
+        handle = os.pidfd_open(pid)
+        _tell(told, STARTED.pack(pid), [handle])
+        _tell(self._control, FORKED)
+        os.close(handle)
+        self._ranks[pid] = told
+        self._waiting.register(told, selectors.EVENT_READ, pid)
+        return None
+
+    def _retire(self) -> None:
+        """Take no further requests."""
+        self._waiting.unregister(self._control)
+        self._control.close()
+
+    def _leave(self) -> None:
+        """Close, in a rank, what is the server's."""
+        signal.set_wakeup_fd(-1)
+        self._waiting.close()
+        for one in (self._control, self._waker, self._wakened, *self._ranks.values()):
+            one.close()
+
+    def _reap(self) -> None:
+        """Tell how ranks have ended and what they have used; what they left in their group ends with them."""
+        with contextlib.suppress(ChildProcessError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                pid = ended.si_pid
+                told = self._ranks.pop(pid, None)
+                if told is None:  # what a rank has left behind
+                    os.waitpid(pid, 0)
+                    continue
+                kill_group(pid)
+                line, io = (_read(f"/proc/{pid}/{name}") for name in ("stat", "io"))
+                _, status, used = os.wait4(pid, 0)
+                if told in self._waiting.get_map():
+                    self._waiting.unregister(told)
+                _tell(told, ENDED.pack(status, used.ru_maxrss * 1024, len(line)) + line + io)
+                told.close()
+
+
+def _refuse_late(told: socket.socket) -> None:
+    """Raise CannotForkError where whoever asked has waited too long, and has started another process."""
+    with contextlib.suppress(BlockingIOError):
+        if not told.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+            raise CannotForkError("nobody waits for it any more")
+
+
+def _tell(told: socket.socket, message: bytes, files: Sequence[int] = ()) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+    with contextlib.suppress(OSError):  # whoever asked is gone, or does not listen
+        told.sendmsg([message], rights, socket.MSG_DONTWAIT)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def kill_group(pid: int) -> None:
+    """SIGKILL a rank's whole group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _load_beside(name: str) -> Any:
+    """A module of allranks that needs nothing of it, in an interpreter that does not know allranks."""
+    path = Path(__file__).parent / name
+    spec = importlib.util.spec_from_file_location(f"_allranks_{path.stem}", path)
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018 it is a file of Python
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> int:
+    """Import, answer, serve; what returns is a rank that has ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what ranks leave behind is reaped here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    if not getattr(sys.flags, "safe_path", False):
+        del sys.path[0]  # the folder of this file
+    ranks, inputs = _load_beside("forked_rank.py"), _load_beside("../read_only.py")
+    try:
+        room = EnvironRoom()
+        template = Template(json.loads(control.recv(MOST_BYTES))["modules"])
+        refuse_threads()
+    except BaseException as error:  # noqa: BLE001 it is told
+        control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
+        os._exit(1)
+    gc.collect()
+    gc.freeze()  # the end of a rank would else touch, and so copy, each object
+    me = os.getpid()
+    control.send(json.dumps({"ready": me, "read": sorted(template.read)}).encode())
+    request, log = ForkServer(template, room, control).serve()
+    ranks.become_rank({**request, "template": me}, log, template.printed)
+    inputs.lock_inputs([os.fsencode(path) for path in request["locked"]])
+    os.chdir(request["cwd"])
+    variables = template.variables(request["env"])
+    os.environ.clear()
+    os.environ.update(variables)
+    ranks.settle_modules(template.folder, request["cwd"])
+    code: int = ranks.run_program(request)
+    return code
+
+
+if __name__ == "__main__":
+    _code = main()
+    if _code < 0:
+        sys.stdout.flush()
+        signal.signal(-_code, signal.SIG_DFL)
+        os.kill(os.getpid(), -_code)
+    sys.exit(_code)

@@ -1,0 +1,191 @@
+"""Starts templates, and asks them for ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from allranks.local import processes
+from allranks.local.fingerprint import json_digest
+from allranks.local.rank_process import LostTemplateError
+from allranks.local.resources.usage import ProcessEnd, parse_counters
+from allranks.local.warm import template as template_process
+
+_ROOM_BYTES = 100_000  # of a rank's variables; the kernel allows 128 KiB for one of them
+_END_SECONDS = 5.0  # in which a template tells how a rank ended, once it has
+
+UNSAID = "it has ended"
+"""The failure of a template that was killed before it could say one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSpec:
+    """What makes two templates the same.
+
+    Attributes:
+        interpreter: as it is started, with its ``flags``.
+        installed: a digest of what is installed there.
+        variables: those that ranks of several steps and runs have in common.
+        modules: what is imported.
+    """
+
+    interpreter: str
+    flags: tuple[str, ...]
+    installed: str
+    variables: Mapping[str, str]
+    modules: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The same for equal ones."""
+        return json_digest(asdict(self))
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> TemplateSpec:
+        """The inverse of ``to_document``."""
+        flags, modules = tuple(document["flags"]), tuple(document["modules"])
+        return cls(document["interpreter"], flags, document["installed"], document["variables"], modules)
+
+
+class TemplateProcess:
+    """A template on its way: it imports, then it forks ranks until it is closed. It dies with this process.
+
+    ``forked`` counts its ranks, and ``refusal`` is why one was not forked, as far as it was heard.
+    """
+
+    def __init__(self, spec: TemplateSpec) -> None:
+        self.spec = spec
+        self.folder = Path(tempfile.mkdtemp(prefix="allranks-warm-"))
+        self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, template_process.MOST_BYTES)
+        room = {template_process.ROOM: "-" * _ROOM_BYTES}
+        argv = [spec.interpreter, *spec.flags, template_process.__file__, str(other.fileno())]
+        with other:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self.folder,
+                env={**spec.variables, "TMPDIR": str(self.folder), "PWD": str(self.folder), **room},
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+                preexec_fn=partial(processes.die_with, os.getpid()),  # noqa: PLW1509 this process has one thread
+            )
+        self.pid = self._process.pid
+        self.failure = ""
+        self.forked = 0
+        self.refusal = ""
+        self._is_ready = False
+        self._control.send(json.dumps({"modules": spec.modules}).encode())
+
+    @property
+    def descriptor(self) -> int:
+        """Readable when it is ready, or has failed."""
+        return self._control.fileno()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has imported all; ``failure`` says why it never will."""
+        if not self._is_ready and not self.failure and select.select([self._control], [], [], 0)[0]:
+            try:
+                answer = json.loads(self._control.recv(template_process.MOST_BYTES) or b"{}")
+            except OSError:
+                answer = {}
+            self._is_ready = "ready" in answer
+            self.failure = "" if self._is_ready else answer.get("failed", UNSAID)
+        return self._is_ready and not self.has_ended
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has."""
+        return self._process.poll() is not None
+
+    def hear(self) -> None:
+        """Take note of the ranks that were forked, and why others were not."""
+        with contextlib.suppress(OSError):
+            while self._is_ready and (told := self._control.recv(1 << 12, socket.MSG_DONTWAIT)):
+                if told == template_process.FORKED:
+                    self.forked += 1
+                else:
+                    self.refusal = told.decode(errors="replace")
+
+    def ask(self, request: Mapping[str, Any], log: int, report: int) -> None:
+        """Ask for a rank; raises OSError where it has ended."""
+        socket.send_fds(self._control, [json.dumps(request).encode()], [log, report])
+
+    @property
+    def resident_bytes(self) -> int:
+        """Its memory, which its ranks share as far as they do not write to it; 0 when it has ended."""
+        try:
+            return int(Path(f"/proc/{self.pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether ranks of it run."""
+        return bool(processes.children_of(self.pid))
+
+    def end(self) -> None:
+        """End it, and with it its ranks."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+        rmtree(self.folder, ignore_errors=True)
+
+
+class ForkedRank:
+    """A rank that was forked from a template; see ``RankProcess``."""
+
+    def __init__(self, pid: int, descriptor: int, report: socket.socket) -> None:
+        self.pid = pid
+        self.descriptor = descriptor
+        self._report = report
+
+    def reap(self) -> tuple[int, ProcessEnd | None]:
+        """See ``RankProcess``; the template has waited for it and ended its group."""
+        os.close(self.descriptor)
+        with self._report:
+            self._report.settimeout(_END_SECONDS)
+            try:
+                told = self._report.recv(1 << 16)
+            except OSError:
+                told = b""
+        if not told:
+            processes.kill_group(self.pid)
+            raise LostTemplateError
+        header = template_process.ENDED
+        status, peak, length = header.unpack(told[: header.size])
+        line, io = told[header.size : header.size + length], told[header.size + length :]
+        return os.waitstatus_to_exitcode(status), ProcessEnd(parse_counters(line, io), peak)
+
+
+def receive_rank(report: socket.socket, seconds: float) -> ForkedRank | str:
+    """Wait for the rank that was asked for; the reason where there will be none."""
+    report.settimeout(seconds)
+    try:
+        message, files, _, _ = socket.recv_fds(report, 1 << 16, 1)
+    except OSError as error:
+        message, files = template_process.STARTED.pack(0) + str(error).encode(), []
+    header = template_process.STARTED
+    (pid,) = header.unpack(message[: header.size]) if len(message) >= header.size else (0,)
+    if pid and files:
+        return ForkedRank(pid, files[0], report)
+    report.close()
+    return message[header.size :].decode(errors="replace") or "it has ended"

@@ -1,0 +1,59 @@
+"""What is imported before a script runs is what it would import itself, and never what it prepares for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from allranks import catalogue
+from allranks.local.snapshot import SnapshotFile, snapshot_files
+from allranks.local.warm.preloads import find_preloads
+from allranks.spec import read_component
+
+
+def preloads(folder: Path, entry: str = "train.py", **files: str) -> tuple[str, ...]:
+    """What is found for scripts by name, with ``__`` for a slash."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = sorted(folder.rglob("*.py"))
+    return find_preloads(entry, [SnapshotFile(path.relative_to(folder).as_posix(), path) for path in found])
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        ("import numpy as np, os\n", ("numpy",)),
+        ("from torch.nn import Linear\n", ("torch", "torch._dynamo")),
+        ("def main():\n    import torch\n", ("torch", "torch._dynamo")),
+        ("def main():\n    import transformers\n", ()),
+        ("import os\nos.environ['MASTER_PORT'] = '1'\nimport numpy\n", ("numpy",)),
+        ("import os\nos.environ['OMP_NUM_THREADS'] = '1'\nimport numpy\n", ()),
+        ("import os\nos.environ[NAME] = '1'\nimport numpy\n", ()),
+        ("import os\nos.environ.update(a='1')\nimport numpy\n", ()),
+        ("import os\nif os.environ['RANK'] == '0':\n    import numpy\nimport numpy\n", ("numpy",)),
+        ("import lightning, tensorflow, mlflow\n", ()),
+    ],
+)
+def test_a_script_tells_by_its_imports(tmp_path: Path, text: str, modules: tuple[str, ...]) -> None:
+    assert preloads(tmp_path, train=text) == modules
+
+
+def test_modules_of_its_own_are_followed(tmp_path: Path) -> None:
+    files = {"train": "from pkg import model\nimport helper\n", "pkg__model": "from . import parts\n"}
+    files |= {"pkg____init__": "", "pkg__parts": "import numpy\n", "helper": "", "other": "import pandas\n"}
+    assert preloads(tmp_path, **files) == ("numpy",)
+    assert preloads(tmp_path, "pkg.model") == ("numpy",)
+    assert preloads(tmp_path, "elsewhere.py") == ()
+
+
+def test_a_module_that_stands_in_for_another_rules_it_out(tmp_path: Path) -> None:
+    assert preloads(tmp_path, train="import sys\nsys.path.insert(0, 'libs')\nimport numpy\n", libs__numpy="") == ()
+
+
+def test_the_components_that_train_with_torch_have_it_imported() -> None:
+    for name in ("train_ddp", "train_fsdp"):
+        files = snapshot_files(read_component(catalogue.component_files()[name]))
+        assert {"torch", "torch._dynamo", "numpy"} <= set(find_preloads(f"{name}.py", files)), name

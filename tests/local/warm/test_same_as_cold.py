@@ -1,0 +1,113 @@
+"""A rank that was forked finds what a new interpreter finds, and ends as it does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local.warm.support import Warmth, log_of
+
+# numpy in place of torch: its import takes a tenth of the time.
+LOOK = """
+import gc, json, os, random, resource, signal, sys, tempfile
+import numpy
+import helper
+
+def look():
+    environ = dict(pair.split("=", 1) for pair in open("/proc/self/environ").read().split("\\0") if "=" in pair)
+    return {
+        "variables": dict(os.environ),
+        "shown": {name: environ.get(name) for name in os.environ},
+        "argv": sys.argv, "orig_argv": sys.orig_argv, "path": sys.path, "flags": str(sys.flags),
+        "executable": sys.executable, "prefix": sys.prefix, "helper": helper.__file__,
+        "main": {name: str(value) for name, value in globals().items() if name.startswith("__")},
+        "modules": sys.modules["__main__"].__dict__ is globals(),
+        "cwd": os.getcwd(), "temporary": tempfile.gettempdir(), "umask": os.umask(0o22),
+        "signals": {str(number): str(signal.getsignal(number)) for number in signal.valid_signals()},
+        "descriptors": sorted(os.listdir("/proc/self/fd"))[:4],
+        "targets": [os.readlink(f"/proc/self/fd/{number}") for number in (0, 1, 2)],
+        "buffering": [sys.stdout.line_buffering, sys.stdout.encoding, sys.stderr.line_buffering],
+        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")},
+        "leads": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
+        "cores": sorted(os.sched_getaffinity(0)), "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "threads": len(os.listdir("/proc/self/task")),
+    }
+
+if __name__ == "__main__":
+    print(json.dumps(look()))
+    print(json.dumps([random.random(), numpy.random.random()]))
+"""
+
+
+def without_run(text: str, result: dict[str, Any]) -> Any:
+    """What a rank told, with what differs from run to run blotted out."""
+    text = text.replace(result["run_id"], "RUN").replace(result["run_dir"], "FOLDER")
+    return json.loads(re.sub(r"0x[0-9a-f]+|127\.0\.0\.1:\d+", "AT", text))
+
+
+def look_twice(warmth: Warmth, folder: Path, *arguments: str) -> list[list[Any]]:
+    """What both ranks of a script told, started as ever and forked."""
+    told = []
+    results = [warmth.warm_up(*arguments, cwd=folder), warmth.run(*arguments, cwd=folder)]
+    assert warmth.forked() == 2, warmth.state()
+    for result in results:
+        lines = [log_of(result, rank).splitlines() for rank in (0, 1)]
+        told.append([(without_run(state, result), json.loads(drawn)) for state, drawn in lines])
+    return told
+
+
+@pytest.mark.parametrize("arguments", [["look.py"], ["-m", "look"]], ids=["script", "module"])
+def test_a_forked_rank_finds_what_a_new_interpreter_finds(
+    warmth: Warmth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("WITH SPACES", "a 'b' \"c\" ü\n$d")
+    (tmp_path / "look.py").write_text(LOOK)
+    (tmp_path / "helper.py").write_text("")
+    more = ["--scale", "1x2", "--distribution", "pytorch", "--", "--words", "two words", "--path", "a/b=c,d"]
+    cold, warm = look_twice(warmth, tmp_path, *arguments, *more)
+    for rank in (0, 1):
+        before, after = dict(cold[rank][0]), dict(warm[rank][0])
+        for one in (before, after):
+            for name in ("MASTER_PORT", "MLFLOW_TRACKING_TOKEN"):  # of each run its own
+                del one["variables"][name], one["shown"][name]
+        assert after == before
+    drawn = [tuple(state[1]) for state in (*cold, *warm)]
+    assert len(set(drawn)) == 4, "each process has random numbers of its own"
+
+
+ENDS = {
+    "exit code": "raise SystemExit(3)",
+    "exit text": "raise SystemExit('that is wrong')",
+    "error": "def f():\n    return 1 / 0\n\nf()",
+    "chained": "try:\n    {}['a']\nexcept KeyError as error:\n    raise ValueError('b') from error",
+    "hook": "import sys\nsys.excepthook = lambda *found: print('hook', found[0].__name__, found[1])\n1 / 0",
+    "inner syntax": "import broken",
+    "interrupted": "raise KeyboardInterrupt",
+    "killed": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    "terminated": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)",
+    "at exit": "import atexit, threading, time\natexit.register(print, 'last')\n"
+    "threading.Thread(target=lambda: (time.sleep(.2), print('thread'))).start()\nprint('first')",
+    "left open": "import os\nif os.fork() == 0:\n    os.setsid()\n    import time\n    time.sleep(600)",
+}
+
+
+@pytest.mark.slow
+def test_a_forked_rank_ends_as_a_new_interpreter_does(warmth: Warmth, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def f(:\n    pass")
+    script = tmp_path / "ends.py"
+    script.write_text("import numpy\n")
+    warmth.warm_up("ends.py", cwd=tmp_path)
+    for at, (name, text) in enumerate(ENDS.items()):
+        script.write_text(f"import numpy\n{text}\n")
+        warm = warmth.run("ends.py", "--retries", "0", cwd=tmp_path)
+        assert warmth.forked() == at + 1, (name, warmth.state(), warm)
+        cold = warmth.run("ends.py", "--retries", "0", cwd=tmp_path, BASH_ENV="/dev/null")
+        assert warmth.forked() == at + 1, name
+        assert warm["exit"] == cold["exit"], name
+        assert log_of(warm).replace(warm["run_id"], "") == log_of(cold).replace(cold["run_id"], ""), name
+        failures = [one["steps"]["ends"].get("failure") or {} for one in (warm, cold)]
+        assert [one.get("message") for one in failures[:1]] == [one.get("message") for one in failures[1:]], name
