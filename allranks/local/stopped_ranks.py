@@ -15,16 +15,22 @@ from allranks.local.gang import RankGang
 from allranks.local.resources.owners import owner_by_variables
 from allranks.local.resources.usage import read_variables
 
+LOOK_SECONDS: Final = 0.5
 STOPPED_LOOKS: Final = 8
-"""In a row: a sentry has taken half of it to notice, and to tell where the ranks stood."""
+"""In a row, as a sentry takes: of no more than 4.5 s."""
+WATCHED_LOOKS: Final = 16
+"""In a row where a sentry is beside the process, so that it has noticed, and told where all ranks stood, before."""
 _STOPPED: Final = b"T"
+_SENTRY: Final = b"/shared/distributed/sentry.py\0"
 _STACK_SECONDS: Final = 0.3
+_ASLEEP_SECONDS: Final = 4.0
+"""A look that comes later than this: the machine slept, or this process was stopped itself."""
 
 
 class StoppedRanks:
-    """Looks once a second at the processes of the gangs that run, which takes 20 microseconds for each."""
+    """Looks twice a second at the processes of the gangs that run, which takes 20 microseconds for each."""
 
-    def __init__(self, look_seconds: float = 1.0) -> None:
+    def __init__(self, look_seconds: float = LOOK_SECONDS) -> None:
         self._look_seconds = look_seconds
         self._next = 0.0
         self._looks: dict[int, tuple[int, bytes]] = {}
@@ -34,8 +40,7 @@ class StoppedRanks:
         now = time.monotonic()
         if now < self._next:
             return
-        # A look that comes late, because this machine slept or this process was stopped itself, counts from the start.
-        before = self._looks if now < self._next + 4 * self._look_seconds else {}
+        before = self._looks if now < self._next + _ASLEEP_SECONDS else {}
         self._next, self._looks = now + self._look_seconds, {}
         for gang in gangs:
             for pid in _descendants(gang.pids):
@@ -43,9 +48,10 @@ class StoppedRanks:
                     switches = processes.count_switches(pid)
                     count, earlier = before.get(pid, (0, switches))
                     # Who is stopped and continued in turns is slow, and does not stand still.
-                    self._looks[pid] = (count + 1 if switches == earlier else 1, switches)
-                    if self._looks[pid][0] >= STOPPED_LOOKS:
-                        _end(pid, STOPPED_LOOKS * self._look_seconds)
+                    count = count + 1 if switches == earlier else 1
+                    self._looks[pid] = (count, switches)
+                    if count >= WATCHED_LOOKS or (count >= STOPPED_LOOKS and not _has_sentry(pid)):
+                        _end(pid, count * self._look_seconds)
 
 
 def _descendants(roots: Iterable[int]) -> Iterator[int]:
@@ -54,6 +60,15 @@ def _descendants(roots: Iterable[int]) -> Iterator[int]:
         pid = waiting.pop()
         yield pid
         waiting += processes.children_of(pid)
+
+
+def _has_sentry(pid: int) -> bool:
+    """Whether one of ours watches the process, which has none while it still imports its framework."""
+    for child in processes.children_of(pid):
+        with contextlib.suppress(OSError):
+            if _SENTRY in Path(f"/proc/{child}/cmdline").read_bytes():
+                return True
+    return False
 
 
 def _end(pid: int, seconds: float) -> None:
