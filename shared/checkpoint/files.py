@@ -122,6 +122,8 @@ def read_manifest(path: Path) -> Manifest:
         raise DamageError(f"{MANIFEST_FILE} is missing") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamageError(f"its {MANIFEST_FILE} cannot be read ({type(error).__name__}: {error})") from None
+    if not any(_STATE.fullmatch(name) for name in manifest.files):
+        raise DamageError(f"its {MANIFEST_FILE} names no file with the state")
     step = _step_of_name(path.name)
     if step is not None and step != manifest.step:
         raise DamageError(f"its manifest says step {manifest.step}, its name step {step}")

@@ -17,6 +17,9 @@ from allranks.local.metrics_file import MetricsFollower, read_end
 from allranks.local.tracking.database import open_database
 from allranks.local.tracking.reading import TrackingReader
 from components.compare_models.compare_models import read
+from shared.checkpoint.files import Manifest, find_damage
+from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.seal import DamageError
 from shared.distributed import Refusal
 from shared.models.card import ModelCard
 from shared.models.decoder import DecoderSettings
@@ -46,6 +49,16 @@ def change(home: RunsHome, statement: str) -> None:
     database.execute(statement)
     database.commit()
     database.close()
+
+
+def test_a_database_whose_schema_is_no_text_is_no_traceback(home: RunsHome) -> None:
+    """Python decodes what SQLite says of it, which quotes the schema."""
+    damaged = home.tracking.read_bytes().replace(b"INDEX runs_of_experiment", b"INDEX runs\xce\xfff_experiment")
+    home.tracking.write_bytes(damaged)
+    with TrackingReader(home) as reader:
+        assert reader.latest(RUN) == {}
+    with pytest.raises(sqlite3.DatabaseError):
+        open_database(home.tracking)
 
 
 @pytest.mark.parametrize(
@@ -151,3 +164,12 @@ def test_a_pipe_among_the_files_of_the_weights_is_not_waited_for(tmp_path: Path)
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"w": "a.safetensors"}}')
     with pytest.raises(Refusal, match="it is not a file"):
         WeightReader(tmp_path)
+
+
+def test_a_manifest_that_names_no_state_is_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "step-00000004"
+    folder.mkdir()
+    (folder / "manifest.json").write_bytes(Manifest(4, {}).encode())
+    assert "names no file with the state" in (find_damage(folder) or "")
+    with pytest.raises(DamageError):
+        CheckpointReader(folder)

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 BUSY_SECONDS = 60.0  # that a writer waits for the others
 _VERSION = 1
@@ -48,13 +49,15 @@ INSERT INTO experiments VALUES ('0', 'Default', NULL, 'active', 0, 0);
 
 _FOREIGN = "SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1"
 """What is never ours: a view in the place of a table can keep its reader busy for ever."""
+UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged database raises: Python decodes SQLite's message, which quotes the file's own names."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
     """Open the database to read and write, and make it where there is none; any thread may use the connection.
 
     Raises:
-        sqlite3.Error: it cannot be written, or a newer version of this tool has made it.
+        sqlite3.Error: it is damaged or cannot be written, or a newer version of this tool has made it.
     """
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
@@ -62,6 +65,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         if not _is_ready(connection):
             _set_up(connection)
         connection.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may lose the last moment, no more
+    except UnicodeDecodeError as error:
+        connection.close()
+        raise sqlite3.DatabaseError(f"{path.name} is damaged: what SQLite says of it is no text") from error
     except BaseException:
         connection.close()
         raise
@@ -82,7 +88,7 @@ def open_reader(path: Path) -> sqlite3.Connection | None:
             if _is_ready(connection) and not connection.execute(_FOREIGN).fetchone():
                 connection.row_factory = sqlite3.Row
                 return connection
-        except sqlite3.Error:
+        except UNREADABLE:
             pass
         connection.close()
     return None

@@ -16,7 +16,7 @@ from typing import Any, Self
 from allranks.local.folders import RunsHome
 from allranks.local.metrics_file import metrics_document
 from allranks.local.tracking import JOB_TAG
-from allranks.local.tracking.database import open_reader
+from allranks.local.tracking.database import UNREADABLE, open_reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class TrackingReader:
             return []
         try:
             return self._connection.execute(query, values).fetchall()
-        except sqlite3.Error:  # it was removed, or the disk fails: the next look opens it anew
+        except UNREADABLE:  # it was removed, or the disk fails: the next look opens it anew
             self.close()
             return []
 
