@@ -141,7 +141,10 @@ class RollCall:
         It is one that has finished fewer steps, else one that does not stand where ranks wait for others, else one that
         computes where others sleep, else one that stands where most do not.
         """
-        if any(answer["steps"] and not answer["watched"] for answer in self._answers.values()):
+        answers = self._answers.values()
+        if any(answer["steps"] and not answer["watched"] for answer in answers):
+            return ""
+        if not any(answer["waits"] for answer in answers):
             return ""
         found = [member for member, answer in self._answers.items() if not answer["moving"]]
         if not found:

@@ -35,6 +35,8 @@ _END_SECONDS = 1.0  # which the others have for theirs; launchers report the ran
 _STACK_SECONDS = 0.2
 _NATIVE_SECONDS = 3.0  # which py-spy has
 _WATCHED_SECONDS = 1.0  # in which it is seen whether a rank moves, and whether it computes
+_EARLIER_SECONDS = 5.0
+"""Before the waits of the others end, so that they hear which rank it is: those of gloo name none."""
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # a group is sent them for its rank
 
 _STALLED = b'{"error":"stalled","message":"'
@@ -96,11 +98,12 @@ class Sentry:
     def __init__(self, pid: int, connection: int, page: int, stacks: int, main_thread: str, title: str) -> None:
         self._rank = os.pidfd_open(pid)
         self._pid, self._title, self._main_thread = pid, title, main_thread
+        self._is_rank_0 = title.startswith("rank 0 ")
         self._connection, self._page, self._stacks = connection, page, stacks
         self._state = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
         self._sources = [self._rank, connection]
         self._news = News()
-        self._moves = self._silent = self._still = self._stopped = 0
+        self._moves = self._silent = self._still = self._stopped = self._paused = 0
         self._alarmed_at: float | None = None
         self._is_broken = self._is_over = False
         self._written = self._switches = b""
@@ -129,15 +132,29 @@ class Sentry:
         if self._stopped >= STOPPED_LOOKS:
             self._end_stopped()
             return
-        moves, _, limit, longest = self._read_page()
+        moves, steps, limit, longest = self._read_page()
         self._is_over = longest == 0  # the rank has left the world
         limit = longest if self._is_broken else limit
         self._still = self._still + 1 if moves == self._moves and not self._stopped else 0
         self._silent = self._silent + 1 if self._still and limit else 0
+        self._paused = self._paused if self._still and not limit else 0
         self._moves = moves
         if self._alarmed_at is not None:
-            self._wait_for_answer()
+            self._wait_for_answer(longest)
         elif limit and 1e3 * LOOK_SECONDS * self._silent >= limit:
+            self._raise_alarm()
+        elif steps and not limit:
+            self._look_at_pause(longest)
+
+    def _look_at_pause(self, longest: int) -> None:
+        """Have found out, once, whether anybody waits for an announced silence to end, before that one gives up.
+
+        Rank 0 asks earlier too, since nobody hears of those that wait while it keeps Python's lock.
+        """
+        due = pause_looks(longest)
+        own = longest // int(1e3 * LOOK_SECONDS)
+        if self._still >= due > self._paused or (self._is_rank_0 and self._still >= own > self._paused):
+            self._paused = self._still
             self._raise_alarm()
 
     def _count_switches(self) -> bytes:
@@ -151,17 +168,18 @@ class Sentry:
     def _raise_alarm(self) -> None:
         """Have the control plane find out who holds up the others, while there are any."""
         if self._is_traced():
-            self._silent = 0
+            self._silent = self._still = self._paused = 0
         elif self._is_broken:
             self._end_silent()
         elif self._tell(b'{"op":"silent"}'):
             self._alarmed_at = time.monotonic()
 
-    def _wait_for_answer(self) -> None:
+    def _wait_for_answer(self, longest: int) -> None:
         """Rank 0 that does not answer its own sentry keeps Python's lock: then it is the one that hangs."""
-        if not self._silent:
+        late = time.monotonic() - (self._alarmed_at or 0.0) > _ANSWER_SECONDS / 2
+        if not self._still:
             self._alarmed_at = None
-        elif self._title.startswith("rank 0 ") and time.monotonic() - (self._alarmed_at or 0.0) > _ANSWER_SECONDS / 2:
+        elif self._is_rank_0 and late and (self._silent or self._still >= pause_looks(longest)):
             self._end_silent()
 
     def _is_traced(self) -> bool:
@@ -196,16 +214,19 @@ class Sentry:
         used = self._used_seconds()
         select.select([self._rank], [], [], _WATCHED_SECONDS)
         busy = (self._used_seconds() - used) / _WATCHED_SECONDS
+        moving = self._read_page()[0] != moves
         answer = {
             "op": "where",
-            "moving": self._read_page()[0] != moves,
-            # Who waits for it gives up after the whole of step_timeout, where a framework lets it.
-            "watched": limit > 0 or 0 < 2 * longest <= 1e3 * LOOK_SECONDS * self._still,
+            "moving": moving,
+            "waits": not moving and 2 * 1e3 * LOOK_SECONDS * self._still >= limit > 0,
+            "watched": limit > 0 or 0 < pause_looks(longest) <= self._still,
             "steps": steps,
             "busy": round(busy, 2),
-            "seconds": LOOK_SECONDS * (self._silent if limit else self._still),
+            "seconds": LOOK_SECONDS * self._still,
             "place": self._dump_stacks(),
         }
+        if self._still and not moving:
+            self._still += int(_WATCHED_SECONDS / LOOK_SECONDS)
         self._alarmed_at, self._silent = None, 0  # if nothing comes of it, the next alarm is due as late as this one
         self._tell(json.dumps(answer).encode())
 
@@ -227,7 +248,7 @@ class Sentry:
         self._end(_CAUSE_SECONDS)
 
     def _end_silent(self) -> None:
-        words = silence_words(LOOK_SECONDS * self._silent, self._dump_stacks())
+        words = silence_words(LOOK_SECONDS * self._still, self._dump_stacks())
         self._end_with(f"{self._title} makes no progress: {words}.")
 
     def _end_with(self, news: str) -> None:
@@ -285,6 +306,11 @@ class Sentry:
             os.write(2, f"distributed: {text}\n".encode())
 
 
+def pause_looks(longest: int) -> int:
+    """Looks that an announced silence may take, of the milliseconds of any other: others wait for twice as long."""
+    return int(max(longest, 2 * longest - 1e3 * _EARLIER_SECONDS) / (1e3 * LOOK_SECONDS))
+
+
 def silence_words(seconds: float, place: str) -> str:
     """Such as ``nothing has moved for 300 s, and it stands at /code/train.py:33 (loss)``."""
     return f"nothing has moved for {seconds:.0f} s{f', and it stands at {place}' if place else ''}"
@@ -301,9 +327,11 @@ def main(arguments: Sequence[str]) -> None:
     """Watch the process with the number that is given; see ``liveness.start_sentry`` for the rest."""
     for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    pid, connection, page, stacks, main_thread, title = arguments
+    pid, *numbers, main_thread, title = arguments
+    # The rank's numbers of them may be above 1023, which select takes: rank 0 of many has a connection for each.
+    connection, page, stacks = (os.dup(int(number)) for number in numbers)
     with contextlib.suppress(OSError):  # the rank has ended meanwhile
-        Sentry(int(pid), int(connection), int(page), int(stacks), main_thread, title).watch()
+        Sentry(int(pid), connection, page, stacks, main_thread, title).watch()
 
 
 if __name__ == "__main__":
