@@ -8,7 +8,7 @@
 
 The same three lines run under plain ``python``, torchrun, Azure ML's PyTorch, MPI and TensorFlow jobs, mpirun, Slurm,
 Flux and SageMaker. ``init()`` without a framework needs the standard library alone: the ranks then still share
-``world.once``, ``world.barrier``, ``world.gather``, ``world.collect`` and ``world.sum``.
+``world.once``, ``world.barrier``, ``world.gather``, ``world.collect``, ``world.sum`` and ``world.max``.
 """
 
 from shared.distributed.errors import (

@@ -8,24 +8,26 @@ waits is told at once, and whoever asks later too.
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 import time
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 
 from shared.distributed.errors import Refusal, UnsavedError, print_line
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import (
     ROLL_CALL_SECONDS,
     Guest,
+    LeaderScope,
     Meeting,
+    MeetingKind,
     Member,
     RollCall,
     find_misplaced_ranks,
     member_title,
     shared_facts,
 )
-from shared.distributed.wire import Message
+from shared.distributed.wire import Message, SharedMessage
 
 _RANKS_SHOWN = 16
 
@@ -40,12 +42,16 @@ class Assembly:
     def __init__(self, launch: Launch, token: str) -> None:
         self.world_id = secrets.token_hex(8)
         self._launch = launch
-        self._workers = frozenset(range(launch.world_size))
         self._token = token
         self._members: dict[Member, Guest] = {}
+        self._here = 0  # members that are no channel
         self._left: set[Member] = set()
+        self._left_workers: set[int] = set()
         self._meetings: dict[str, Meeting] = {}
-        self._values: dict[str, object] = {}
+        self._meeting_workers = 0  # those that wait in a meeting
+        self._values: dict[str, Message] = {}
+        self._getters: dict[str, list[Guest]] = {}
+        self._earliest = math.inf  # no wait reaches its limit before this
         self._complete = False
         self._broken: Message | None = None
         self._roll_call: RollCall | None = None
@@ -53,8 +59,7 @@ class Assembly:
     @property
     def done(self) -> bool:
         """Whether everybody has left; after a failed start, others may still come who should hear why."""
-        here = any(not guest.channel for guest in self._members.values())
-        return not here and (self._complete or self._broken is None)
+        return not self._here and (self._complete or self._broken is None)
 
     def handle(self, guest: Guest, message: Message) -> None:
         """Act on one message; the answers go to the outboxes.
@@ -76,31 +81,34 @@ class Assembly:
         elif operation == "meet":
             self._meet(guest, message)
         elif operation == "set":
-            self._values[message["key"]] = message["value"]
+            self._values[message["key"]] = SharedMessage(ok=message["value"])
             guest.send({"ok": None})
-            self._check_gets(message["key"])
+            self._answer_gets(message["key"])
         elif operation == "get":
             self._wait(guest, message["key"], message["timeout"])
-            self._check_gets(message["key"])
+            self._getters.setdefault(message["key"], []).append(guest)
+            self._answer_gets(message["key"])
 
     def lose(self, guest: Guest) -> None:
         """The connection has closed; a member that has not said goodbye is dead."""
         if guest.member is None or self._members.get(guest.member) is not guest:
             return
         del self._members[guest.member]
+        self._here -= not guest.channel
         if guest.member not in self._left and not guest.channel:
             self._break("peer", f"{guest} has died: its process ended without a word. Its own log says why.")
 
     def next_deadline(self) -> float | None:
-        """When ``expire`` has something to do, by the monotonic clock."""
-        deadlines = [guest.deadline for guest in self._members.values() if guest.waiting and guest.deadline is not None]
-        deadlines += [self._roll_call.until] if self._roll_call is not None else []
-        return min(deadlines, default=None)
+        """When ``expire`` may have something to do, and not later, by the monotonic clock."""
+        earliest = self._earliest if self._roll_call is None else min(self._earliest, self._roll_call.until)
+        return None if earliest == math.inf else earliest
 
     def expire(self, now: float) -> None:
         """End the waits that have reached their limit."""
         if self._roll_call is not None and self._roll_call.until <= now:
             self._end_roll_call(self._roll_call)
+        if self._earliest > now:  # so that all are looked through once per time-out, and not at each message
+            return
         for guest in list(self._members.values()):
             if not guest.waiting or guest.deadline is None or guest.deadline > now:
                 continue
@@ -108,8 +116,10 @@ class Assembly:
             if meeting is None:
                 guest.send(_error("timeout", f"{guest} waited in vain for {guest.waiting!r}."))
             else:
-                missing = sorted(self._needed(meeting) - set(meeting.values))
-                self._break("timeout", f"{meeting.label}: timed out waiting for {self._describe(missing)}.")
+                missing = self._describe(sorted(meeting.missing))
+                self._break("timeout", f"{meeting.label}: timed out waiting for {missing}.")
+        waiting = (guest.deadline for guest in self._members.values() if guest.waiting and guest.deadline is not None)
+        self._earliest = min(waiting, default=math.inf)
 
     # ---- coming and going
 
@@ -138,6 +148,7 @@ class Assembly:
         else:
             guest.member = member
             self._members[member] = guest
+            self._here += not guest.channel
             guest.send({"ok": self.world_id})
 
     def _difference(self, member: Member, guest: Guest, theirs: Message) -> str:
@@ -158,6 +169,8 @@ class Assembly:
     def _leave(self, guest: Guest, member: Member, message: Message) -> None:
         """A member leaves: because it is done, because it failed, or because what was asked for cannot be."""
         self._left.add(member)
+        if member[0] == "worker":
+            self._left_workers.add(member[1])
         if message["op"] == "bye":
             guest.closing = True
             for key, meeting in list(self._meetings.items()):
@@ -179,7 +192,7 @@ class Assembly:
         """
         if self._broken is None:
             self._broken = _error(kind, text)
-            news = {**self._broken, "news": True}
+            news = SharedMessage(self._broken, news=True)
             for member, guest in self._members.items():
                 if guest.waiting:
                     guest.send(self._broken)
@@ -208,10 +221,16 @@ class Assembly:
 
     def _meet(self, guest: Guest, message: Message) -> None:
         key = message["key"]
-        meeting = self._meetings.setdefault(key, Meeting(message["kind"], message["label"], message["scope"]))
+        meeting = self._meetings.get(key)
+        if meeting is None:
+            kind, scope = message["kind"], message["scope"]
+            meeting = Meeting(kind, message["label"], scope, self._needed(kind, scope))
+            self._meetings[key] = meeting
         self._wait(guest, key, message["timeout"])
+        meeting.guests.append(guest)
+        self._meeting_workers += guest.is_worker
         if message["brings"]:
-            meeting.values[guest.place] = message["value"]
+            meeting.bring(guest.place, message["value"])
         self._check(key, meeting)
         if not guest.channel:
             self._check_standstill()
@@ -219,55 +238,52 @@ class Assembly:
     def _wait(self, guest: Guest, key: str, timeout: float | None) -> None:
         guest.waiting = key
         guest.deadline = None if timeout is None else time.monotonic() + timeout
+        self._earliest = min(self._earliest, math.inf if guest.deadline is None else guest.deadline)
 
-    def _needed(self, meeting: Meeting) -> AbstractSet[int]:
-        """Those without whom the meeting does not end."""
-        workers = self._workers
-        if meeting.kind == "join":
-            return workers | {-1 - rank for rank in range(self._launch.num_ps)}
-        if meeting.kind == "once" and meeting.scope == "job":
+    def _needed(self, kind: MeetingKind, scope: LeaderScope) -> set[int]:
+        """Those without whom a meeting does not end."""
+        if kind == "once" and scope == "job":
             return {0}
-        if meeting.kind == "once":
+        if kind == "once":
             guests = self._members.items()
             return {rank for (role, rank), guest in guests if role == "worker" and guest.local_rank == 0}
-        return workers
+        workers = set(range(self._launch.world_size))
+        return workers | {-1 - rank for rank in range(self._launch.num_ps)} if kind == "join" else workers
 
     def _check(self, key: str, meeting: Meeting) -> None:
         """End the meeting if all have come, and answer those who wait; find out if somebody never will."""
         if not meeting.finished:
-            missing = self._needed(meeting) - meeting.values.keys()
-            left = sorted(place for place in missing if ("worker", place) in self._left) if self._left else ()
-            if left:
+            if left := sorted(meeting.missing & self._left_workers):
                 self._break("peer", f"{meeting.label}: {self._describe(left)} has left the world already.")
-            if missing and not meeting.failures:
-                return
-            try:
-                meeting.outcome = meeting.result()
-            except ValueError as error:
-                self._break("usage", str(error))
+            if meeting.missing and not meeting.failures:
                 return
             if meeting.kind == "join" and (wrong := find_misplaced_ranks(self._members)):
                 self._break("world", wrong)
                 return
-            meeting.finished = True
+            try:
+                meeting.conclude()
+            except (ValueError, TypeError) as error:
+                self._break("usage", str(error))
+                return
             self._complete = self._complete or meeting.kind == "join"
-        answers: dict[int, Message] = {}
-        for guest in [guest for guest in self._members.values() if guest.waiting == key]:
-            meeting.served += 1
-            share = meeting.share_of(guest)
-            guest.send(answers.setdefault(id(share), {"ok": share}))  # one object for all: it is encoded once
+        waiting, meeting.guests = meeting.guests, []
+        for guest in waiting:
+            if guest.waiting == key:
+                meeting.served += 1
+                self._meeting_workers -= guest.is_worker
+                guest.send(meeting.answer_to(guest))
         if meeting.served == self._launch.world_size + (self._launch.num_ps if meeting.kind == "join" else 0):
             del self._meetings[key]
 
-    def _check_gets(self, key: str) -> None:
+    def _answer_gets(self, key: str) -> None:
         if key in self._values:
-            for guest in [guest for guest in self._members.values() if guest.waiting == key]:
-                guest.send({"ok": self._values[key]})
+            for guest in self._getters.pop(key, ()):
+                if guest.waiting == key:
+                    guest.send(self._values[key])
 
     def _check_standstill(self) -> None:
         """If every worker waits in a meeting, none of these can end any more: say so now, not at the time-out."""
-        waiting = sum(guest.waiting in self._meetings for (role, _), guest in self._members.items() if role == "worker")
-        if self._complete and waiting == self._launch.world_size > 1:
+        if self._complete and self._meeting_workers == self._launch.world_size > 1:
             places = self._describe(range(self._launch.world_size))
             self._break("usage", f"The ranks wait for each other in different places: {places}.")
 
@@ -289,4 +305,4 @@ def _turn_away(guest: Guest, kind: str, text: str) -> None:
 
 
 def _error(kind: str, text: str) -> Message:
-    return {"error": kind, "message": text}  # in this order, which sentry.py knows
+    return SharedMessage(error=kind, message=text)  # in this order, which sentry.py knows

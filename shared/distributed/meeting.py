@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from shared.distributed.launch import NODE_BY_NODE, Launch
 from shared.distributed.sentry import silence_words
-from shared.distributed.wire import Message
+from shared.distributed.wire import Message, SharedMessage
 
 ROLL_CALL_SECONDS = 5.0
 """In which sentries answer, on a busy machine."""
@@ -25,7 +25,7 @@ _WAITING_PLACE = re.compile(
 _BUSY_SHARE = 0.5
 Member: TypeAlias = tuple[str, int]
 """Role and rank."""
-MeetingKind: TypeAlias = Literal["join", "barrier", "gather", "collect", "sum", "once"]
+MeetingKind: TypeAlias = Literal["join", "barrier", "gather", "collect", "sum", "max", "any", "once"]
 LeaderScope: TypeAlias = Literal["node", "job"]
 """Who leads a ``once``: local rank 0 of each node, or rank 0."""
 
@@ -37,7 +37,7 @@ class Guest:
     A process may be connected by further `channel`s, at which its threads wait for those of the other ranks; the world
     does not depend on these. It waits for the meeting or value under the key `waiting` (empty while it works) up to the
     `deadline` by the monotonic clock (None: as long as it takes). If it is `closing`, the connection ends once the
-    outbox is sent.
+    outbox is sent. Whoever gets something into an empty outbox puts itself into `due`, if there is such a list.
     """
 
     member: Member | None = None
@@ -50,10 +50,16 @@ class Guest:
     deadline: float | None = None
     outbox: list[Message] = field(default_factory=list)
     closing: bool = False
+    due: list[Guest] | None = None
 
     def __str__(self) -> str:
         """Format as ``rank 3 (node 1)``."""
         return f"{member_title(self.member)} (node {self.node})" if self.member else "a stranger"
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether it is a rank itself, not a channel of one or a parameter server."""
+        return self.member is not None and self.member[0] == "worker"
 
     @property
     def place(self) -> int:
@@ -65,6 +71,8 @@ class Guest:
     def send(self, message: Message) -> None:
         """Answer; whoever was answered waits no longer."""
         self.waiting = ""
+        if self.due is not None and not self.outbox:
+            self.due.append(self)
         self.outbox.append(message)
 
 
@@ -74,16 +82,25 @@ class Meeting:
 
     Attributes:
         scope: of a ``once``; of no meaning to the others.
+        missing: those without whom it does not end, as long as they have not come.
+        guests: who waits for its end.
         served: how many have been answered.
     """
 
     kind: MeetingKind
     label: str
-    scope: LeaderScope = "job"
+    scope: LeaderScope
+    missing: set[int]
     values: dict[int, Any] = field(default_factory=dict)
-    outcome: object = None
+    guests: list[Guest] = field(default_factory=list)
     finished: bool = False
     served: int = 0
+    _answers: dict[int | str, Message] = field(default_factory=dict)
+
+    def bring(self, place: int, value: object) -> None:
+        """Take the value of a rank."""
+        self.values[place] = value
+        self.missing.discard(place)
 
     @property
     def failures(self) -> list[Message]:
@@ -92,27 +109,32 @@ class Meeting:
             return []
         return [value for _, value in sorted(self.values.items()) if "error_type" in value]
 
-    def result(self) -> object:
-        """What the values result in: computed once, so that every rank gets the same bits.
+    def conclude(self) -> None:
+        """Find what the values result in: once, so that every rank gets the same bits, and they are encoded once.
 
         Raises:
             ValueError: the ranks gave different numbers of values for a sum.
+            TypeError: or what cannot be compared.
         """
         in_order = [self.values[place] for place in sorted(self.values)]
-        if self.kind == "sum":
-            return sum_in_rank_order(self.label, in_order)
-        return in_order if self.kind in ("gather", "collect") else None
+        if self.kind == "once":
+            answers: dict[int | str, Any] = (
+                {"all": self.failures[0]}
+                if self.failures
+                else {"all" if self.scope == "job" else value["node"]: value for value in in_order}
+            )
+        elif self.kind == "collect":
+            answers = {"all": None, "main": in_order}
+        else:
+            answers = {"all": _RESULTS[self.kind](self.label, in_order)}
+        self._answers = {who: SharedMessage(ok=answer) for who, answer in answers.items()}
+        self.finished = True
 
-    def share_of(self, guest: Guest) -> object:
+    def answer_to(self, guest: Guest) -> Message:
         """What this guest gets: of a ``once`` the first failure of any leader, else what its own leader returned."""
-        if self.kind == "collect" and guest.place != 0:
-            return None
-        if self.kind != "once":
-            return self.outcome
-        leaders: list[Message] = self.failures or [
-            value for value in self.values.values() if self.scope == "job" or value["node"] == guest.node
-        ]
-        return leaders[0]
+        if self.kind == "collect" and guest.place == 0:
+            return self._answers["main"]
+        return self._answers["all"] if "all" in self._answers else self._answers[guest.node]
 
 
 class RollCall:
@@ -120,20 +142,23 @@ class RollCall:
 
     def __init__(self, members: Mapping[Member, Guest], until: float) -> None:
         self.until = until
-        self._asked = [guest for (role, _), guest in members.items() if role.startswith(_SENTRY_OF)]
+        asked = [guest for (role, _), guest in members.items() if role.startswith(_SENTRY_OF)]
         self._answers: dict[Member, Message] = {}
-        for guest in self._asked:
-            guest.send({"ask": "where"})
+        self._silent = {guest.member for guest in asked}
+        question = SharedMessage(ask="where")
+        for guest in asked:
+            guest.send(question)
 
     def add(self, guest: Guest, answer: Message) -> None:
         """Take the answer of a sentry."""
         assert guest.member is not None  # noqa: S101  # strangers are not asked
         self._answers[guest.member] = {**answer, "node": guest.node}
+        self._silent.discard(guest.member)
 
     @property
     def is_complete(self) -> bool:
         """Whether all have answered."""
-        return all(guest.member in self._answers for guest in self._asked)
+        return not self._silent
 
     def verdict(self) -> str:
         """Say which rank holds up the others; empty if none does: something moves, or pauses as it has said it will.
@@ -238,3 +263,14 @@ def sum_in_rank_order(label: str, rows: list[list[float]]) -> list[float]:
     for row in rows:
         totals = [total + value for total, value in zip(totals, row, strict=True)]
     return totals
+
+
+_RESULTS: dict[MeetingKind, Callable[[str, list[Any]], object]] = {
+    "join": lambda _label, _values: None,
+    "barrier": lambda _label, _values: None,
+    "gather": lambda _label, values: values,
+    "sum": sum_in_rank_order,
+    "max": lambda _label, values: max(values),
+    "any": lambda _label, values: any(values),
+}
+"""What all get, by kind, of a label and the values in the order of the ranks."""

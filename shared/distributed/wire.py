@@ -7,13 +7,26 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from shared.distributed.address import is_loopback
 from shared.distributed.errors import ControlError
 
 Message: TypeAlias = dict[str, Any]
+
+
+class SharedMessage(dict[str, Any]):
+    """A message that goes to many, whenever they come for it: it is encoded once, which `encode_once` keeps."""
+
+    encoded: bytes | None = None
+
+    def encode_once(self, encode: Callable[[Message], bytes]) -> bytes:
+        """The message as bytes."""
+        if self.encoded is None:
+            self.encoded = encode(self)
+        return self.encoded
+
 
 _HEADER = struct.Struct(">I")
 GREETING_LIMIT = 4096  # bytes that somebody who has not shown the token may send

@@ -154,7 +154,7 @@ class World:
         self._control.meet("barrier", name, seconds_of(timeout, self.step_timeout))
 
     def gather(self, value: _Value, name: str, timeout: Timeout = None) -> list[_Value]:
-        """The JSON value of every rank, in rank order, on every rank; see also ``collect``.
+        """The JSON value of every rank, in rank order, on every rank: n lists of n; see also ``collect`` and ``max``.
 
         Raises:
             TypeError: JSON cannot hold the value.
@@ -183,11 +183,11 @@ class World:
             TypeError: JSON cannot hold the value.
         """
         text = _check_json(value, f"The value for collect {name!r}")
-        lengths = self.gather(len(text), f"{name}: lengths")
+        longest = int(self.max(len(text), f"{name}: lengths"))
         # A quarter of what a message holds: JSON within JSON may take twice as many bytes as it has characters.
         piece = max(1, min(VALUE_LIMIT, MESSAGE_LIMIT // self.world_size) // 4)
-        rounds = -(-max(lengths) // piece)
-        texts: list[list[str]] = [[] for _ in lengths]
+        rounds = -(-longest // piece)
+        texts: list[list[str]] = [[] for _ in range(self.world_size)]
         for number in range(rounds):
             given = self.collect(text[number * piece :][:piece], f"{name}: {number + 1} of {rounds}")
             for pieces, one in zip(texts, given or (), strict=False):
@@ -196,7 +196,13 @@ class World:
 
     def any(self, flag: bool, name: str, timeout: Timeout = None) -> bool:  # noqa: FBT001  (a flag is its whole point)
         """Whether the flag is true on at least one rank; the same answer on every rank."""
-        return any(self.gather(bool(flag), f"any {name}", timeout))
+        found: bool = self._control.meet("any", name, seconds_of(timeout, self.step_timeout), bool(flag))
+        return found
+
+    def max(self, value: float, name: str, timeout: Timeout = None) -> float:
+        """The largest of the numbers that the ranks give, on every rank; a whole number stays one."""
+        found: float = self._control.meet("max", name, seconds_of(timeout, self.step_timeout), value)
+        return found
 
     def sum(self, values: Sequence[float], name: str, timeout: Timeout = None) -> list[float]:
         """Element-wise sums over the ranks, in float64, added once and in rank order: the same bits on every rank.

@@ -22,8 +22,9 @@ def check_same_weights(world: World, weights: Iterable[Any]) -> str:
     total = hashlib.sha256()
     for weight in weights:
         total.update(np.ascontiguousarray(weight).tobytes())
-    digests = world.gather(total.hexdigest(), "weights")
-    different = [str(rank) for rank, digest in enumerate(digests) if digest != digests[0]]
+    digests = world.collect(total.hexdigest(), "weights") or []
+    found = [str(rank) for rank, digest in enumerate(digests) if digest != digests[0]]
+    different = world.once(lambda: found, name="different weights", scope="job", timeout=world.step_timeout)
     if different:
         raise RuntimeError(
             f"The weights of rank {', '.join(different)} are not those of rank 0: the ranks did not train together."

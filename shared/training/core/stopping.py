@@ -94,7 +94,7 @@ class StopAgreement:
                 return
             with self._known:
                 self._pause = self._step + _STEPS_AHEAD
-            last = max(channel.gather(self._pause, "the last step"))
+            last = int(channel.max(self._pause, "the last step"))
             with self._known:
                 self._last = last
                 self._known.notify_all()
