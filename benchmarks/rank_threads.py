@@ -216,7 +216,7 @@ class Rank(threading.Thread):
 
     def _do(self, operation: str, number: int) -> None:
         if operation == "init":
-            self.world: World = self._stack.enter_context(init(timeout=timedelta(minutes=3)))
+            self.world: World = self._stack.enter_context(init())
         elif operation == "end of init":
             if self._engine is not None:
                 self._engine.close()
@@ -227,7 +227,7 @@ class Rank(threading.Thread):
     def save(self, number: int) -> None:
         """Save a checkpoint, of which each rank has a part, and wait until it is one."""
         if self._engine is None:
-            self._engine = CheckpointEngine(self.world, self._folder, timedelta(minutes=3))
+            self._engine = CheckpointEngine(self.world, self._folder, timedelta(minutes=10))
         part = ShardPart.whole(f"part {self.number}", np.full(16, number, np.float32))
         self._engine.save(number, [part], {"epoch": number}, {"generators": self.number})
         self._engine.wait()
@@ -268,6 +268,7 @@ def serve_ranks(numbers: range, size: int, port: int, folder: Path, line: Connec
     os.environ = RankEnviron()  # type: ignore[assignment]  # noqa: B003  # each thread is a rank
     joining.start_sentry = sentries.start  # type: ignore[attr-defined]
     threading.stack_size(256 << 10)
+    sys.setswitchinterval(0.1)  # each thread that waits for Python's lock wakes up so often: 1,024 did nothing else
     ranks = [Rank(number, size, port, folder) for number in numbers]
     for rank in ranks:
         rank.start()

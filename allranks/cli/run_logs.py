@@ -23,6 +23,8 @@ from allranks.wording import with_count
 
 _POLL_SECONDS = 0.2
 """Between two looks at a log that is followed."""
+_FEW_LOGS = 8
+"""So many can be looked through for the rank that failed."""
 
 
 def print_logs(args: argparse.Namespace, home: RunsHome) -> int:
@@ -56,7 +58,17 @@ def print_logs(args: argparse.Namespace, home: RunsHome) -> int:
         is_silent = False
     if is_silent:
         text.print_note(_empty_logs(chosen()))
+    if args.rank is None and (note := _failed_rank(folder, args.step, len(chosen()))):
+        text.print_note(note)
     return 0
+
+
+def _failed_rank(folder: RunFolder, step: str, count: int) -> str:
+    """Whose log to read, where those of many ranks were printed; empty if no rank has failed, or if it is seen."""
+    failure = steps_and_trials(folder)[step].get("failure") or {}
+    if failure.get("rank") is None or count <= _FEW_LOGS:
+        return ""
+    return f"{failure['message']}; its log alone: allranks runs logs {folder.id} {step} --rank {failure['rank']}"
 
 
 def _empty_logs(logs: Mapping[int, Path]) -> str:

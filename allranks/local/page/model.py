@@ -27,6 +27,7 @@ _LOG_BYTES = 1 << 15  # of the end of each log in the page; the whole log is lin
 _MOST_FILES = 300  # of a snapshot that are named
 _ALL_LOG_BYTES = 1 << 20  # of the ends of all logs together, so that a page of many ranks stays small
 _LEAST_LOG_BYTES = 2048
+_MOST_LANES = 16  # of nodes in the timeline; of more, those that say something
 
 
 def page_model(run: RunFolder, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +62,7 @@ def _step(run: RunFolder, name: str, step: Mapping[str, Any], logs: Mapping[str,
             {"name": log, "path": _link(path, run), "piece": log_before(path, most=most, point=point)}
             for log, path in logs.items()
         ],
+        "failed_log": _failed_log(step, logs),
         "charts": draw_charts(step.get("curves", {})),
         "used": list(resource_lines(step.get("resources", {}))),
         "resource_charts": _resource_charts(name, details.get("resources", {})),
@@ -70,6 +72,12 @@ def _step(run: RunFolder, name: str, step: Mapping[str, Any], logs: Mapping[str,
         **_children(step),
         "links": {port: _link(run.step(name).outputs / port, run) for port in step.get("outputs", ())},
     }
+
+
+def _failed_log(step: Mapping[str, Any], logs: Mapping[str, Path]) -> str:
+    """The name of the log of the rank that failed first; empty without one."""
+    path = (step.get("failure") or {}).get("log")
+    return next((name for name, log in logs.items() if path and log == Path(path)), "")
 
 
 def _resource_charts(step: str, over_time: Mapping[str, Any]) -> list[tuple[str, Any, list[Any]]]:
@@ -104,12 +112,22 @@ def _bars(step: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     lanes = [{"label": "", "bars": bars or [whole]}]
     if bars and len(bars[-1]["nodes"]) > 1:
-        for node in bars[-1]["nodes"]:
+        shown = _shown_nodes(bars[-1]["nodes"], (step.get("failure") or {}).get("node"))
+        for node in shown:
             own = [{**bar, "seconds": min(bar["seconds"], bar["nodes"].get(node, 0.0))} for bar in bars]
             is_open = attempts[-1]["status"] == "running"
             goes_on = [{**bar, "seconds": bars[-1]["seconds"]} for bar in bars[-1:] if is_open]
             lanes.append({"label": f"node {node}", "bars": [*own[: len(own) - len(goes_on)], *goes_on]})
+        if rest := len(bars[-1]["nodes"]) - len(shown):
+            lanes.append({"label": f"{rest} more", "bars": []})
     return lanes
+
+
+def _shown_nodes(nodes: Mapping[str, float], failed: int | None) -> list[str]:
+    """All nodes; of many the one that failed, and those that ended first."""
+    if len(nodes) <= _MOST_LANES:
+        return list(nodes)
+    return sorted(nodes, key=lambda node: (node != str(failed), nodes[node], int(node)))[:_MOST_LANES]
 
 
 def _status(step: Mapping[str, Any]) -> str:

@@ -206,6 +206,7 @@ function shownMatches(log, matches, wanted) {
   if (log.kept === undefined) log.kept = place.textContent;
   place.replaceChildren(...matches.map((line) => marked(line, wanted)));
   log.open = matches.length > 0;
+  log.hidden = !log.open; // of a thousand ranks one may have the line
 }
 
 function restoreLogs(logs) {
@@ -214,6 +215,7 @@ function restoreLogs(logs) {
     const place = log.querySelector("pre");
     place.textContent = log.kept;
     place.scrollTop = place.scrollHeight;
+    log.hidden = false;
     delete log.kept;
   }
   logs.querySelector(".found").textContent = "";
