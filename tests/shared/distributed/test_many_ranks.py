@@ -18,6 +18,7 @@ from shared.distributed.control import SocketControl
 from shared.distributed.wire import Message, MessageDecoder
 from shared.training.core.agreement import check_same_weights
 from tests.helpers import free_port
+from tests.local.support import wait_for
 
 NODE = 8
 
@@ -156,7 +157,8 @@ def costs_of(count: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[flo
             found[name] = tuple((new - old) / count for old, new in zip(before, after, strict=True))
 
         try:
-            measure("join", ranks.join)
+            measure("join", lambda: (ranks.join(), wait_for(lambda: counts.messages == 3 * count)))
+            ranks.do(OPERATIONS["barrier"])  # after the answer to the last sentry's greeting, for which nobody waits
             for name, function in OPERATIONS.items():
                 measure(name, lambda function=function: ranks.do(function))
             assert ranks.do(OPERATIONS["any"]) == [True] * count
