@@ -25,6 +25,9 @@ class VMSize:
         links: InfiniBand links; 0 without InfiniBand.
         link_speed: Gb/s of each link.
         sriov: whether the RDMA hardware has SR-IOV, without which NCCL cannot use it.
+        ethernet: Gb/s of Ethernet of the whole machine, the most that Azure allows it; 0 where the table does not know.
+        local_rate: GB/s between two GPUs of the machine, in one direction; 0 where the table does not know.
+        has_nvlink: whether that is NVLink, and not PCIe.
         relaxed_ordering: whether Azure's own images switch NCCL's PCI relaxed ordering on.
         retired: the last day of the size (ISO date), or empty.
         source: the page that says so.
@@ -38,6 +41,9 @@ class VMSize:
     links: int
     link_speed: int
     sriov: bool
+    ethernet: int
+    local_rate: float
+    has_nvlink: bool
     relaxed_ordering: bool
     retired: str
     source: str
@@ -77,6 +83,9 @@ def _size(name: str, facts: Mapping[str, Any], series: Mapping[str, Any]) -> VMS
         links=links,
         link_speed=speed,
         sriov=facts.get("sriov", True),
+        ethernet=facts.get("ethernet", series.get("ethernet", 0)),
+        local_rate=series.get("nvlink", series.get("pcie", 0)),
+        has_nvlink="nvlink" in series,
         relaxed_ordering=series.get("relaxed_ordering", False),
         retired=str(series.get("retired", "")),
         source=series["source"],
