@@ -1,8 +1,8 @@
 """The efficiencies that `allranks plan` predicts, against those that others have measured and published.
 
 `published_scaling.yaml` has each row with its source and hardware. The compute of a rank is solved for at the row's
-base, and every further number of nodes is predicted from the links' data sheets. One constant is fitted, to the rows that
-say so (`--fit` does it again); all others are held out::
+base, and every further number of nodes is predicted from the links' data sheets. One constant is fitted, to the rows
+that say so (`--fit` does it again); all others are held out::
 
     python benchmarks/published_scaling.py
 """

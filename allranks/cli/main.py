@@ -28,6 +28,7 @@ VERBS = (
     "runs",
     "drill",
     "warm",
+    "plan",
     "lint",
     "export",
     "submit",

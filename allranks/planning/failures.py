@@ -36,8 +36,8 @@ class FailureRates:
 def checkpoint_interval(save_seconds: float, seconds_between: float) -> float:
     """Seconds of training between two checkpoints at which least is lost.
 
-    Young (1974): sqrt(2 C M). With Daly's next terms (2006, equation 37), which hold up to C = 2 M, where saving takes as
-    long as failures let it; infinite where nothing fails, and 0 where saving is free.
+    Young (1974): sqrt(2 C M). With Daly's next terms (2006, equation 37), which hold up to C = 2 M: from there on it is
+    M. Infinite where nothing fails, and 0 where saving is free.
     """
     if math.isinf(seconds_between):
         return math.inf

@@ -22,6 +22,8 @@ class ClusterPlan:
         batch_size: samples in one step of all ranks together.
         grows: whether the batch grows with the ranks, being that of one node: weak scaling.
         accumulation: micro-batches of a rank in a step.
+        model_groups: ranks that share each layer.
+        pipeline_stages: ranks that have the layers one after the other.
         samples: of the whole training, all epochs; None where that is not known.
         price: of a node for an hour; None where nobody says.
     """
@@ -32,6 +34,8 @@ class ClusterPlan:
     network: NodeNetwork
     grows: bool = False
     accumulation: int = 1
+    model_groups: int = 1
+    pipeline_stages: int = 1
     samples: float | None = None
     price: float | None = None
     failures: FailureRates = field(default_factory=FailureRates)
@@ -47,7 +51,8 @@ class NodeForecast:
 
     Attributes:
         batch_size: samples of a step, all ranks.
-        is_possible: whether each rank has a sample in each micro-batch; what is below says nothing otherwise.
+        is_possible: whether there are ranks for all of the model, and a sample for each in each micro-batch; where not,
+            what is below says nothing.
         step: seconds, by what they go into.
         goodput: the part of the time in which steps are made that are kept.
         save_every: seconds between checkpoints.
@@ -101,14 +106,26 @@ def forecast_nodes(plan: ClusterPlan, nodes: Iterable[int]) -> list[NodeForecast
 def _forecast(plan: ClusterPlan, nodes: int) -> NodeForecast:
     ranks = nodes * plan.network.ranks_per_node
     batch = plan.batch_of(nodes)
-    work = StepWork(batch / ranks * plan.sample_seconds, plan.accumulation)
+    seconds_of_rank = batch / ranks * plan.sample_seconds
+    work = StepWork(seconds_of_rank, plan.accumulation, plan.pipeline_stages, plan.model_groups)
+    replicas = ranks / plan.pipeline_stages / plan.model_groups
     step = predict_step(work, plan.model, plan.network, nodes)
     rates = plan.failures
     goodput = effective_share(rates, nodes)
     seconds = None if plan.samples is None else plan.samples / batch * step.total / goodput
     cost = None if plan.price is None or seconds is None else plan.price * nodes * seconds / 3600
     every = checkpoint_interval(rates.save_seconds, rates.seconds_between(nodes))
-    return NodeForecast(nodes, ranks, batch, batch >= ranks * plan.accumulation, step, goodput, every, seconds, cost)
+    return NodeForecast(
+        nodes,
+        ranks,
+        batch,
+        replicas >= 1 and batch >= replicas * plan.accumulation,
+        step,
+        goodput,
+        every,
+        seconds,
+        cost,
+    )
 
 
 def counted_nodes(most: int) -> list[int]:

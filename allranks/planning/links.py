@@ -17,7 +17,7 @@ LOCAL_SHARE = 0.8
 NVLINK_LATENCY, PCIE_LATENCY, RDMA_LATENCY = 3.4e-6, 5.7e-6, 14e-6
 """Seconds of one hop of a ring with NCCL's protocol for large messages: its own table, same file."""
 TCP_LATENCY = 50e-6
-"""Seconds of one hop over sockets between virtual machines. Assumed: published round trips are 30 to 200 microseconds."""
+"""Seconds of one hop over sockets between virtual machines. Assumed."""
 PCIE_RATE = 16e9
 """Bytes a second, one direction, of 16 lanes of PCIe 3.0: what is taken where a size's table says nothing better."""
 

@@ -10,8 +10,8 @@ from allranks.planning.collectives import all_reduce_seconds, gather_seconds
 from allranks.planning.links import NodeNetwork
 
 REPLICATED, SHARDED, GRADIENTS_SHARDED = "replicated", "sharded", "gradients_sharded"
-"""How a model lies on its ranks: whole on each (DDP, Horovod, ZeRO 1), in parts that are gathered for both passes (FSDP,
-ZeRO 3), or in parts that are gathered for the forward pass and kept for the backward (FSDP's SHARD_GRAD_OP, ZeRO 2)."""
+"""How a model lies on its ranks: whole on each (DDP, Horovod, ZeRO 1), in parts that are gathered for both passes
+(FSDP, ZeRO 3), or in parts that are gathered for the forward pass and kept for the backward (SHARD_GRAD_OP, ZeRO 2)."""
 FORWARD_SHARE = 1 / 3
 """Of a step's computing that is the forward pass: one of three equal products of matrices for each weight."""
 BUCKET_BYTES = 25 * 2**20
