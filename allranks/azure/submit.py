@@ -20,6 +20,7 @@ from allranks.azure.retry import call_with_retry
 from allranks.azure.sdk import name_component, runs_left_out
 from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecError
 from allranks.local.settings import all_steps
+from allranks.planning.network_waits import network_waits
 from allranks.spec import Component, Compute, Pipeline, check_machines
 from allranks.spec.step_sizes import SERVERLESS, check_sizes, described_sizes, step_sizes
 
@@ -157,6 +158,7 @@ def _check_computes(
     }
     found = step_sizes(pipeline, known)
     problems: list[Problem] = [*check_machines(pipeline, computes=known), *check_sizes(pipeline, found)]
+    problems += network_waits(pipeline, known)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SpecError(errors)

@@ -21,6 +21,7 @@ from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout import CheckoutFiles
 from allranks.local.checkout_assets import CheckoutAssets
 from allranks.local.described import asset_problems
+from allranks.planning.network_waits import network_waits
 from allranks.redaction import redact
 from allranks.spec import (
     Component,
@@ -138,7 +139,7 @@ def _problems_of(target: str, stands: CloudStandIns, *, designer: bool) -> list[
         document = _read(target, stands)
     except SpecError as error:
         return [*error.problems, *error.warnings]
-    checks = (check_document, check_machines, check_quotes, check_compute)
+    checks = (check_document, check_machines, check_quotes, check_compute, network_waits)
     problems = [problem for check in checks for problem in check(document)]
     problems += asset_problems(document, stands)
     # A pipeline's YAML is not dragged in Designer, its function is.

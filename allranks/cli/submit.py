@@ -104,11 +104,13 @@ def _submit(args: argparse.Namespace, assembled: AssembledJob, registered: Regis
 def _show(args: argparse.Namespace, assembled: AssembledJob, registered: RegisteredComponents | None) -> int:
     from allranks.azure.outline import submission_outline
     from allranks.azure.submit import name_registered
+    from allranks.planning.network_waits import network_waits
     from allranks.spec import check_machines
     from allranks.spec.step_sizes import check_sizes, step_sizes
 
     pipeline = assembled.pipeline
-    for problem in (*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline))):
+    found = (*check_machines(pipeline), *check_sizes(pipeline, step_sizes(pipeline)), *network_waits(pipeline))
+    for problem in found:
         print_note(problem)
     ids = {} if registered is None else name_registered(assembled, registered)
     document: dict[str, Any] = {"dry_run": True} | submission_outline(pipeline, ids)

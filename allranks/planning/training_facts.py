@@ -10,7 +10,7 @@ from typing import Any
 
 from allranks.planning.step import BUCKET_BYTES, GRADIENTS_SHARDED, REPLICATED, SHARDED, ModelExchange
 from allranks.spec import Component, Data, Pipeline, Step
-from allranks.spec.check_machines import StepMachines, machines_of_steps
+from allranks.spec.check_machines import Compute, StepMachines, machines_of_steps
 from allranks.spec.values import Values, default_values, resolved_value
 
 PUBLISHED_WEIGHTS: Mapping[str, int] = MappingProxyType(
@@ -86,12 +86,15 @@ class TrainingFacts:
         return REPLICATED
 
 
-def training_steps(pipeline: Pipeline) -> list[TrainingFacts]:
-    """The steps of a pipeline that train: those of components with a ``batch_size`` that train in parallel."""
+def training_steps(pipeline: Pipeline, computes: Mapping[str, Compute] | None = None) -> list[TrainingFacts]:
+    """The steps of a pipeline that train: those of components with a ``batch_size`` that train in parallel.
+
+    ``computes`` are the clusters that are known, by name.
+    """
     known = default_values(pipeline)
     vocabulary = next(iter(_all_values(pipeline, known, "vocabulary")), None)
     tokens = next(iter(_all_values(pipeline, known, "sequence_length")), None)
-    found = machines_of_steps(pipeline, known, {})
+    found = machines_of_steps(pipeline, known, computes or {})
     facts = (_facts(name, machines, vocabulary, tokens) for name, machines in found)
     return [one for one in facts if one is not None]
 
