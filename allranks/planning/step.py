@@ -155,7 +155,7 @@ def _replicated_exchange(
         ready += backward * bucket / size
         took = all_reduce_seconds(network, nodes, bucket)
         done, whole = max(done, ready) + took, whole + took
-    return whole, max(0.0, done - backward)
+    return whole, min(whole, max(0.0, done - backward))  # of rounding, too, no more than all is exposed
 
 
 def _buckets(size: float, bucket: float) -> Iterator[float]:

@@ -28,6 +28,7 @@ HOW = {
     r"allranks run my_pipeline\.yml .*": "run",
     r"allranks drill .*": "no: it trains at least twice; tests/drill strikes smaller steps, with real processes",
     r"allranks warm": "no: it goes on; tests/local/warm start it and end it",
+    r"allranks plan .*": "run",
     r"allranks run check_cluster .*": "train",
     r"allranks (doctor|completion bash)": "run",
     r"allranks run image_classification epochs=5 --scale train=1x4": "train",
