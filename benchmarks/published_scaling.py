@@ -159,7 +159,7 @@ def main() -> None:
 
 def _share(lines: Iterable[Mapping[str, Any]]) -> float:
     """Of some lines, how many are within the limit."""
-    return round(statistics.mean(line["within"] for line in lines), 3)
+    return round(statistics.mean(float(line["within"]) for line in lines), 3)
 
 
 def _line(case: PublishedCase) -> dict[str, Any]:

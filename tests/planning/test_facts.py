@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from allranks.local.settings import apply_values
 from allranks.planning.network_waits import network_waits
 from allranks.planning.step import GRADIENTS_SHARDED, REPLICATED, SHARDED
 from allranks.planning.training_facts import PUBLISHED_WEIGHTS, TrainingFacts, training_steps
-from allranks.spec import read_spec
+from allranks.spec import Pipeline, read_spec
 
 LANGUAGE_MODEL = """
 type: pipeline
@@ -120,7 +121,7 @@ def test_a_language_model_that_waits_for_ethernet_is_warned_of(tmp_path: Path) -
     [{"batch": 8192}, {"batch": 32, "nodes": 1}, {"batch": 32, "size": "Standard_ND96amsr_A100_v4"}],
     ids=["large batch", "one node", "InfiniBand"],
 )
-def test_nothing_is_said_of_a_step_that_may_be_well(tmp_path: Path, changes: dict[str, int]) -> None:
+def test_nothing_is_said_of_a_step_that_may_be_well(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert waits(written(tmp_path, **changes)) == []
 
 
@@ -132,6 +133,7 @@ def test_nothing_is_said_of_our_own_pipelines_at_their_defaults(name: str, size:
     from allranks.local.settings import all_steps
 
     pipeline = read_spec(pipeline_files()[name])
+    assert isinstance(pipeline, Pipeline)
     steps = {
         key: replace(step, resources=replace(step.resources, instance_type=size))
         for key, step in pipeline.steps.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -162,7 +163,7 @@ def test_machines_that_never_fail_lose_nothing() -> None:
     assert effective_share(FailureRates(math.inf), 1024) == 1
 
 
-def plan(**changes: object) -> ClusterPlan:
+def plan(**changes: Any) -> ClusterPlan:
     network = NodeNetwork(8, NetworkLink(240e9, 3.4e-6), NetworkLink(184e9, 14e-6))
     return replace(ClusterPlan(0.001, 4096, ModelExchange(100e6), network, samples=1e6, price=10.0), **changes)
 
@@ -178,6 +179,7 @@ def test_a_fixed_batch_is_divided_and_a_growing_one_is_not() -> None:
 def test_cost_is_nodes_by_time_by_price() -> None:
     (found,) = forecast_nodes(plan(failures=FailureRates(math.inf)), [4])
     assert found.seconds == pytest.approx(1e6 / 4096 * found.step.total)
+    assert found.seconds is not None
     assert found.cost == pytest.approx(10 * 4 * found.seconds / 3600)
 
 
