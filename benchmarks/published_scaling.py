@@ -71,7 +71,7 @@ class PublishedCase:
             return predict_step(work, model, network, nodes, spread=spread).total
 
         compute = _solve(lambda value: total(value, base_network, base_nodes, 1.0), row["seconds"])
-        return shrink * row["seconds"] / total(compute, self.network, self.nodes, shrink)
+        return shrink * float(row["seconds"]) / total(compute, self.network, self.nodes, shrink)
 
     def error(self, spread: float = STRAGGLER_SPREAD) -> float:
         """Predicted over published, less 1."""
