@@ -10,9 +10,10 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from shared.distributed import World
-from shared.training.fsdp.pieces import copies_of, local_part, sharded_parameters
+from shared.training.fsdp.pieces import copies_of, sharded_parameters
 
 
+@torch.no_grad()
 def clip_gradients(module: nn.Module, clip_norm: float, world: World) -> None:
     """Scale all gradients down so that their norm over all ranks is `clip_norm` at most (0: not), as torch does.
 
@@ -23,7 +24,8 @@ def clip_gradients(module: nn.Module, clip_norm: float, world: World) -> None:
     alike: dict[int, list[torch.Tensor]] = {}  # by how many ranks hold the same
     for _, parameter in sharded_parameters(module):
         if parameter.grad is not None:
-            alike.setdefault(copies_of(parameter), []).append(local_part(cast("DTensor", parameter.grad)))
+            # Without gradients it is the memory itself; to detach it first would cost a dispatch of DTensor's for each.
+            alike.setdefault(copies_of(parameter), []).append(cast("DTensor", parameter.grad).to_local())
     total = torch.zeros((), dtype=torch.float64, device=world.device)
     for copies, gradients in alike.items():
         total += nn.utils.get_total_norm(gradients).to(world.device, torch.float64) ** 2 / copies
