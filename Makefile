@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-environments fuzz check renew locks format docs build clean
+.PHONY: help run test test-all test-environments fuzz check renew locks format docs bench build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -56,6 +56,9 @@ format: $(VENV)/.stamp-dev ## format the code and fix what can be fixed without 
 
 docs: $(VENV)/.stamp-dev ## the site, into build/docs; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs $(ARGS)
+
+bench: $(VENV)/.stamp-dev ## the same chains of steps with other tools, set up in build/bench; writes docs/benchmarks.md (half an hour)
+	$(BIN)/python benchmarks/bench.py $(ARGS)
 
 build: $(VENV)/.stamp-dev ## the wheel and the source distribution, into dist/
 	$(BIN)/python -m build

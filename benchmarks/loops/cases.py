@@ -1,0 +1,83 @@
+"""What is compared: which trainer of ours, with what stands against it, on which model and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loops.rows import write_pictures, write_tokens
+
+
+@dataclass(frozen=True)
+class LoopCase:
+    """One comparison.
+
+    Attributes:
+        trainer: the component.
+        counterpart: module of this package with `function`, which trains by hand.
+        settings: arguments of the component that are not its defaults.
+        rows: of one batch, of all ranks.
+        shape: of a picture, or the length of a sequence.
+        steps: that are measured, after `warm_up`.
+    """
+
+    trainer: str
+    counterpart: str
+    rows: int
+    shape: tuple[int, ...]
+    steps: int
+    settings: Mapping[str, object] = field(default_factory=dict)
+    function: str = "train_by_hand"
+    framework: str = "torch"
+    backend: str | None = None
+    warm_up: int = 10
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """Arguments of the component, without its folders: one epoch, and no checkpoint before its end."""
+        never = {"checkpoint_every": 1_000_000_000, "checkpoint_minutes": 0}
+        return {"batch_size": self.rows, "epochs": 1, **never, **self.settings}
+
+    def write_data(self, folder: Path) -> None:
+        """Write a dataset of one epoch, whose last step is not measured: it reports the epoch too."""
+        count = self.rows * (self.warm_up + self.steps + 1)
+        if len(self.shape) == 1:
+            write_tokens(folder, count, self.shape[0])
+        else:
+            write_pictures(folder, count, self.shape)
+
+
+_SMALL_DECODER = {"layers": 2, "width": 64, "heads": 2}
+_LARGER_DECODER = {"layers": 4, "width": 256, "heads": 4}
+_SMALL, _LARGER = (8, 8, 1), (28, 28, 1)
+_HOROVOD = {"framework": "horovod"}
+
+CASES: Mapping[str, LoopCase] = {
+    "train_ddp, mlp, 64 rows": LoopCase("train_ddp", "ddp", 64, _SMALL, 150),
+    "train_ddp, mlp, 1,024 rows": LoopCase("train_ddp", "ddp", 1024, _LARGER, 20),
+    "train_ddp, resnet, 32 rows": LoopCase("train_ddp", "ddp", 32, _LARGER, 5, {"architecture": "resnet"}, warm_up=2),
+    "train_fsdp, decoder of 0.1 million, 8 x 32 tokens": LoopCase("train_fsdp", "fsdp", 8, (32,), 40, _SMALL_DECODER),
+    "train_fsdp, decoder of 3 million, 8 x 128 tokens": LoopCase(
+        "train_fsdp", "fsdp", 8, (128,), 6, _LARGER_DECODER, warm_up=2
+    ),
+    "train_lightning, mlp, 64 rows": LoopCase("train_lightning", "lightning_fit", 64, _SMALL, 100),
+    "train_lightning, mlp, 64 rows, nothing reported by hand": LoopCase(
+        "train_lightning", "lightning_fit", 64, _SMALL, 100, function="train_bare"
+    ),
+    "train_lightning, mlp, 1,024 rows": LoopCase("train_lightning", "lightning_fit", 1024, _LARGER, 20),
+    "train_transformers, Llama of 0.9 million, 8 x 32 tokens": LoopCase(
+        "train_transformers", "transformers_fit", 8, (32,), 25
+    ),
+    "train_transformers, Llama of 0.9 million, 16 x 128 tokens": LoopCase(
+        "train_transformers", "transformers_fit", 16, (128,), 6, warm_up=2
+    ),
+    "train_horovod, mlp, 64 rows": LoopCase("train_horovod", "horovod_loop", 64, _SMALL, 100, **_HOROVOD),
+    "train_horovod, mlp, 1,024 rows": LoopCase("train_horovod", "horovod_loop", 1024, _LARGER, 20, **_HOROVOD),
+    "train_horovod_keras, mlp, 64 rows": LoopCase(
+        "train_horovod_keras", "horovod_keras", 64, _SMALL, 100, backend="tensorflow", **_HOROVOD
+    ),
+    "train_horovod_keras, mlp, 1,024 rows": LoopCase(
+        "train_horovod_keras", "horovod_keras", 1024, _LARGER, 20, backend="tensorflow", **_HOROVOD
+    ),
+}

@@ -1,0 +1,72 @@
+"""Each trainer's loop against one that is written by hand with the same framework, on two ranks.
+
+    python benchmarks/trainer_loops.py            (some of them: ... train_fsdp train_horovod)
+
+Both train the same model on the same rows, in the same processes, one after the other, and each time anew. Compared are
+the time of the processor, of all ranks and threads, in which a neighbour on the machine does not show, and the time
+that passes. Ours is the component's own `train`, with its reports, its clocks and its watch over the other ranks; what
+stands against it is in benchmarks/loops/, a file for each framework: its loop or Trainer with what is needed and no
+more, the rows in memory, and the mean loss of all ranks every ten steps.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent)]
+
+from loops.cases import CASES  # noqa: E402
+from loops.start_ranks import start_ranks  # noqa: E402
+from side_by_side import RESULTS, Comparison, keep  # noqa: E402
+
+ROUNDS = 7
+LIMIT = "1.01"
+
+
+def main() -> None:
+    """Measure and keep; a case that is not asked for keeps its figures."""
+    compared, rates = [], {}
+    for trainer in sys.argv[1:] or sorted({case.trainer for case in CASES.values()}):
+        for title, found in measure_trainer(trainer).items():
+            ours, theirs = found["ours"], found["theirs"]
+            compared.append(pair(f"{title}: processor", ours, theirs, 0, trainer))
+            compared.append(pair(f"{title}: time that passes", ours, theirs, 1, trainer))
+            rates[title] = {
+                way: round(CASES[title].steps / statistics.median(wall for _, wall in taken), 1)
+                for way, taken in found.items()
+            }
+    before = RESULTS / "trainer_loops.json"
+    kept = json.loads(before.read_text()) if before.is_file() else {"comparisons": [], "steps_per_second": {}}
+    new = {one.name for one in compared}
+    others = [old for old in kept["comparisons"] if old["name"] not in new]
+    compared += [Comparison(**{name: value for name, value in old.items() if name != "ratio"}) for old in others]
+    keep("trainer_loops", compared, steps_per_second={**kept["steps_per_second"], **rates})
+
+
+def pair(
+    name: str, ours: list[tuple[float, float]], theirs: list[tuple[float, float]], which: int, trainer: str
+) -> Comparison:
+    """One of the two times of both ways."""
+    seconds = [[taken[which] for taken in way] for way in (ours, theirs)]
+    return Comparison(name, trainer, "by hand", *seconds, LIMIT if which == 0 else "")
+
+
+def measure_trainer(trainer: str) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Start the ranks, and read what they have measured of each of a trainer's cases."""
+    cases = [case for case in CASES.values() if case.trainer == trainer]
+    with tempfile.TemporaryDirectory() as name:
+        for number, case in enumerate(cases):
+            case.write_data(Path(name, f"data-{number}"))
+        command = [sys.executable, str(HERE / "loops" / "rank.py"), trainer, name, str(ROUNDS)]
+        start_ranks(command, Path(name), over_mpi=cases[0].framework == "horovod")
+        found: dict[str, dict[str, list[tuple[float, float]]]] = json.loads(Path(name, "found.json").read_text())
+        return found
+
+
+if __name__ == "__main__":
+    main()
