@@ -23,6 +23,7 @@ from shared.settings.command_line import read_settings  # noqa: E402
 from shared.training.core.batch_plan import plan_batches  # noqa: E402
 
 WAYS = ("ours", "theirs")
+LAUNCH = dict(os.environ)
 
 
 def main() -> None:
@@ -46,10 +47,9 @@ def measure_rounds(
 ) -> dict[str, list[tuple[float, float]]]:
     """Train in both ways in turn, a round first that does not count: it compiles and fills caches."""
     found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
-    launch = dict(os.environ)
     for number in range(rounds + 1):
         for way in WAYS if number % 2 else reversed(WAYS):  # who is first gains nothing by it
-            os.environ.update(launch)  # Lightning's environment takes WORLD_SIZE away at its end
+            os.environ.update(LAUNCH)  # Lightning's environment takes WORLD_SIZE away at its end
             with tempfile.TemporaryDirectory() as out, chdir(out):  # what is reported goes into its folder outputs
                 shared = Path(world.once(lambda out=out: out, name="folder of a training", scope="job"))
                 taken = measure_steps(
