@@ -3,8 +3,8 @@
     python benchmarks/by_hand.py
 
 Both sides run the same scripts with the same arguments, threads and MLflow database, and both keep the bytecode of what
-they import. By hand, the user has put the components' files together already; the engine does that as well. Warm is after
-`allranks warm` and two runs. The changed script trains three steps, and is another text each time.
+they import. By hand, the user has put the components' files together already; the engine does that as well. Warm is
+after `allranks warm` and two runs. The changed script trains three steps, and is another text each time.
 """
 
 from __future__ import annotations

@@ -12,24 +12,9 @@ from pathlib import Path
 
 from allranks.local import processes
 from allranks.local.guard import ProcessGuard
+from allranks.local.rank_command import RankCommand
 from allranks.local.rank_process import LostTemplateError, ProgramProcess, RankProcess, RankStarter
 from allranks.local.resources.usage import ProcessEnd
-
-
-@dataclass(frozen=True, slots=True)
-class RankCommand:
-    """What one process is started with; no rank without a distribution, and for a launcher that starts ranks itself.
-
-    A parameter server is not essential: it is ended when the ranks that are have succeeded.
-    """
-
-    rank: int | None
-    node: int
-    argv: tuple[str, ...]
-    environ: Mapping[str, str]
-    cwd: Path
-    log: Path
-    essential: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,12 @@ import os
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from allranks.local import processes
+from allranks.local.rank_command import RankCommand
 from allranks.local.read_only import lock_inputs
 from allranks.local.resources.usage import ProcessEnd, reap_process
-
-if TYPE_CHECKING:
-    from allranks.local.gang import RankCommand
 
 
 class RankProcess(Protocol):
@@ -31,7 +29,7 @@ class RankProcess(Protocol):
         ...
 
 
-RankStarter = Callable[["RankCommand", int, Sequence[bytes]], RankProcess]
+RankStarter = Callable[[RankCommand, int, Sequence[bytes]], RankProcess]
 """Starts a rank, with a umask and the inputs that it cannot write to; raises OSError or ValueError."""
 
 

@@ -15,9 +15,10 @@ from allranks.local.containers.client import container_name
 from allranks.local.containers.images import ContainerImage
 from allranks.local.containers.node_script import NodeGroup
 from allranks.local.folders import StepFolder
-from allranks.local.gang import RankCommand, RankExit, RankGang
+from allranks.local.gang import RankExit, RankGang
 from allranks.local.launch.launcher import LaunchContext, RankLauncher
 from allranks.local.node_host import NodeHost
+from allranks.local.rank_command import RankCommand
 from allranks.local.variables import EmulatedCluster
 
 _PROXIES = frozenset(["http_proxy", "https_proxy", "no_proxy", "all_proxy"])

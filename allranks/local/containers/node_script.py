@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allranks.local.gang import RankCommand, RankExit
+from allranks.local.gang import RankExit
+from allranks.local.rank_command import RankCommand
 
 # SIGUSR1 asks for stacks: the ranks write them, and the container waits for the engine to end it. A shell that has a
 # command in front keeps the signal's default for it by a trap of its own. A rank that fails says so by SIGUSR2, since

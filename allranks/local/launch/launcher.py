@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.local.folders import StepFolder
-from allranks.local.gang import RankCommand, RankExit, RankGang
+from allranks.local.gang import RankExit, RankGang
 from allranks.local.launch import torchrun
 from allranks.local.overlay import overlay_variables
+from allranks.local.rank_command import RankCommand
 from allranks.local.variables import EmulatedCluster, node_variables
 
 

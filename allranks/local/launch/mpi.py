@@ -19,8 +19,9 @@ from pathlib import Path
 
 from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
-from allranks.local.gang import RankCommand, RankExit, RankGang
+from allranks.local.gang import RankExit, RankGang
 from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.rank_command import RankCommand
 from allranks.local.resources.notes import rank_notes
 from allranks.local.variables import EmulatedCluster
 

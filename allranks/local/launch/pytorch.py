@@ -6,8 +6,8 @@ Azure ML does not set LOCAL_WORLD_SIZE, so neither do we. With one process on ea
 
 from __future__ import annotations
 
-from allranks.local.gang import RankCommand
 from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.rank_command import RankCommand
 
 
 def _commands(context: LaunchContext) -> list[RankCommand]:

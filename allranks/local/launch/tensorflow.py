@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
-from allranks.local.gang import RankCommand
 from allranks.local.launch.launcher import LaunchContext, RankLauncher
+from allranks.local.rank_command import RankCommand
 
 
 def _commands(context: LaunchContext) -> list[RankCommand]:

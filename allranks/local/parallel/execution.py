@@ -13,12 +13,12 @@ from allranks.errors import UsageError
 from allranks.local import fingerprint
 from allranks.local.cache import FinishedStep
 from allranks.local.folders import write_json_file
-from allranks.local.gang import RankCommand
 from allranks.local.gang_execution import GangExecution
 from allranks.local.launch import LaunchContext
 from allranks.local.launch.launcher import RankLauncher
 from allranks.local.parallel.plan import PlannedParallel
 from allranks.local.plan import PlannedStep
+from allranks.local.rank_command import RankCommand
 from allranks.local.run_context import RunContext
 
 _WORKER = Path(__file__).with_name("worker.py")

@@ -16,7 +16,7 @@ from allranks.local.warm.preloads import find_preloads
 from allranks.local.warm.programs import PythonProgram, read_python_program, shell_variables
 
 if TYPE_CHECKING:
-    from allranks.local.gang import RankCommand
+    from allranks.local.rank_command import RankCommand
     from allranks.local.snapshot import SnapshotFile
 
 _PATIENCE = 5.0  # seconds for a keeper that has not answered: it may have been stopped

@@ -27,7 +27,6 @@ import os  # noqa: E402
 import selectors  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
-import stat  # noqa: E402
 import struct  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
@@ -44,18 +43,26 @@ ENDED = struct.Struct("=iqi")
 its /proc/PID/stat follow; after them comes /proc/PID/io."""
 FORKED = b"forked"
 """What the keeper is told of a rank; of one that was not forked it is told the reason."""
-ROOM = "ALLRANKS_ENVIRON_ROOM"
-"""The last variable of a template, whose text is there to be written over."""
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 _FRESH_SECONDS = 0.5  # so long files that were found unchanged are not looked at again: the ranks of a step
 
 
-class CannotForkError(Exception):
-    """No rank may be forked; the text says why."""
+def _load_beside(name: str) -> Any:
+    """A module of allranks that needs nothing of it, in an interpreter that does not know allranks."""
+    path = Path(__file__).parent / name
+    spec = importlib.util.spec_from_file_location(f"_allranks_{path.stem}", path)
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018 it is a file of Python
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-class StaleImportsError(CannotForkError):
-    """Nor will one ever be, since what was imported is not what a new interpreter would import."""
+_forkable, _ranks, _inputs = (
+    _load_beside("forkable.py"),
+    _load_beside("forked_rank.py"),
+    _load_beside("../read_only.py"),
+)
+CannotForkError, StaleImportsError = _forkable.CannotForkError, _forkable.StaleImportsError
 
 
 class ReadVariables(dict[bytes, bytes]):
@@ -150,51 +157,10 @@ def _file_state(path: str) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def refuse_threads() -> None:
-    """Raise CannotForkError where a copy would lack threads of the imports, or share a device with the others."""
-    pid = os.fork()  # OpenBLAS and OpenMP end their threads for a fork, and begin them anew when they are needed
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
-    threads = len(os.listdir("/proc/self/task")) - 1  # noqa: PTH208
-    if threads:
-        raise CannotForkError(f"the imports have started {threads} threads")
-    for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the listing's own
-            opened = entry.readlink()
-            if stat.S_ISCHR(entry.stat().st_mode) and str(opened) != os.devnull:
-                raise CannotForkError(f"the imports have opened {opened}")
-
-
-class EnvironRoom:
-    """The text of the last variable, which a rank writes its own over: /proc/PID/environ shows that place."""
-
-    def __init__(self) -> None:
-        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-        start, end = int(fields[47]), int(fields[48])  # env_start and env_end: 50 and 51 in proc(5)
-        text = ctypes.string_at(start, end - start) if end > start else b""
-        at = text.find(ROOM.encode() + b"=")
-        if at < 0:
-            raise CannotForkError("a rank's variables could not be shown")
-        self._address, self._size = start + at, text.index(b"\0", at) - at
-        os.environ.pop(ROOM, None)  # the text stays
-
-    def fill(self, variables: Mapping[str, str]) -> bytes:
-        """The text for these variables; raises CannotForkError where it is too long."""
-        text = b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
-        if len(text) >= self._size:
-            raise CannotForkError("its variables are too long")
-        return text.ljust(self._size, b"\0")
-
-    def show(self, text: bytes) -> None:
-        """Write what ``fill`` gave."""
-        ctypes.memmove(self._address, text, self._size)
-
-
 class ForkServer:
     """Forks for each request until nobody asks any more and no rank runs."""
 
-    def __init__(self, template: Template, room: EnvironRoom, control: socket.socket) -> None:
+    def __init__(self, template: Template, room: Any, control: socket.socket) -> None:
         self._template, self._room, self._control = template, room, control
         self._waker, self._wakened = socket.socketpair()
         self._waker.setblocking(False)
@@ -315,16 +281,6 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _load_beside(name: str) -> Any:
-    """A module of allranks that needs nothing of it, in an interpreter that does not know allranks."""
-    path = Path(__file__).parent / name
-    spec = importlib.util.spec_from_file_location(f"_allranks_{path.stem}", path)
-    assert spec is not None and spec.loader is not None  # noqa: S101, PT018 it is a file of Python
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def main() -> int:
     """Import, answer, serve; what returns is a rank that has ended."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what ranks leave behind is reaped here
@@ -332,11 +288,10 @@ def main() -> int:
     control = socket.socket(fileno=int(sys.argv[1]))
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # the folder of this file
-    ranks, inputs = _load_beside("forked_rank.py"), _load_beside("../read_only.py")
     try:
-        room = EnvironRoom()
+        room = _forkable.EnvironRoom()
         template = Template(json.loads(control.recv(MOST_BYTES))["modules"])
-        refuse_threads()
+        _forkable.refuse_threads()
     except BaseException as error:  # noqa: BLE001 it is told
         control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
@@ -345,14 +300,14 @@ def main() -> int:
     me = os.getpid()
     control.send(json.dumps({"ready": me, "read": sorted(template.read)}).encode())
     request, log = ForkServer(template, room, control).serve()
-    ranks.become_rank({**request, "template": me}, log, template.printed)
-    inputs.lock_inputs([os.fsencode(path) for path in request["locked"]])
+    _ranks.become_rank({**request, "template": me}, log, template.printed)
+    _inputs.lock_inputs([os.fsencode(path) for path in request["locked"]])
     os.chdir(request["cwd"])
     variables = template.variables(request["env"])
     os.environ.clear()
     os.environ.update(variables)
-    ranks.settle_modules(template.folder, request["cwd"])
-    code: int = ranks.run_program(request)
+    _ranks.settle_modules(template.folder, request["cwd"])
+    code: int = _ranks.run_program(request)
     return code
 
 

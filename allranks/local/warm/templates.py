@@ -21,6 +21,7 @@ from allranks.local.fingerprint import json_digest
 from allranks.local.rank_process import LostTemplateError
 from allranks.local.resources.usage import ProcessEnd, parse_counters
 from allranks.local.warm import template as template_process
+from allranks.local.warm.forkable import ROOM
 
 _ROOM_BYTES = 100_000  # of a rank's variables; the kernel allows 128 KiB for one of them
 _END_SECONDS = 5.0  # in which a template tells how a rank ended, once it has
@@ -73,7 +74,7 @@ class TemplateProcess:
         self.folder = Path(tempfile.mkdtemp(prefix="allranks-warm-"))
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, template_process.MOST_BYTES)
-        room = {template_process.ROOM: "-" * _ROOM_BYTES}
+        room = {ROOM: "-" * _ROOM_BYTES}
         argv = [spec.interpreter, *spec.flags, template_process.__file__, str(other.fileno())]
         with other:
             self._process = subprocess.Popen(

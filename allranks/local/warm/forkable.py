@@ -1,0 +1,62 @@
+"""Whether a process may be forked at all, and where a copy shows its variables; in a step's interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOM = "ALLRANKS_ENVIRON_ROOM"
+"""The last variable of a template, whose text is there to be written over."""
+
+
+class CannotForkError(Exception):
+    """No rank may be forked; the text says why."""
+
+
+class StaleImportsError(CannotForkError):
+    """Nor will one ever be, since what was imported is not what a new interpreter would import."""
+
+
+def refuse_threads() -> None:
+    """Raise CannotForkError where a copy would lack threads of the imports, or share a device with the others."""
+    pid = os.fork()  # OpenBLAS and OpenMP end their threads for a fork, and begin them anew when they are needed
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    threads = len(os.listdir("/proc/self/task")) - 1  # noqa: PTH208
+    if threads:
+        raise CannotForkError(f"the imports have started {threads} threads")
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the listing's own
+            opened = entry.readlink()
+            if stat.S_ISCHR(entry.stat().st_mode) and str(opened) != os.devnull:
+                raise CannotForkError(f"the imports have opened {opened}")
+
+
+class EnvironRoom:
+    """The text of the last variable, which a rank writes its own over: /proc/PID/environ shows that place."""
+
+    def __init__(self) -> None:
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        start, end = int(fields[47]), int(fields[48])  # env_start and env_end: 50 and 51 in proc(5)
+        text = ctypes.string_at(start, end - start) if end > start else b""
+        at = text.find(ROOM.encode() + b"=")
+        if at < 0:
+            raise CannotForkError("a rank's variables could not be shown")
+        self._address, self._size = start + at, text.index(b"\0", at) - at
+        os.environ.pop(ROOM, None)  # the text stays
+
+    def fill(self, variables: Mapping[str, str]) -> bytes:
+        """The text for these variables; raises CannotForkError where it is too long."""
+        text = b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
+        if len(text) >= self._size:
+            raise CannotForkError("its variables are too long")
+        return text.ljust(self._size, b"\0")
+
+    def show(self, text: bytes) -> None:
+        """Write what ``fill`` gave."""
+        ctypes.memmove(self._address, text, self._size)
