@@ -68,4 +68,5 @@ def _words(state: Mapping[str, Any] | None, *, has_started: bool, has_stopped: b
     ]
     lines = [f"process {state['pid']}: {with_count(state['forked'], 'rank')} forked so far; {end}"]
     lines += [text.aligned_rows(rows)] if rows else []
+    lines += [f"the last rank that asked and was not forked: {state['refusal']}"] if state["refusal"] else []
     return "\n".join([*lines, *(f"not kept: {reason}" for reason in state["failed"])])

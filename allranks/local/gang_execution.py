@@ -36,7 +36,7 @@ from allranks.local.run_context import RunContext
 from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.variables import RESOURCE_VARIABLES, EmulatedCluster, data_variables, job_variables
-from allranks.local.warm.address import keeper_socket
+from allranks.local.warm.address import is_keeper_there
 from allranks.local.warm.client import WarmRanks
 
 
@@ -110,7 +110,7 @@ class GangExecution(StepExecution):
 
     def _warm_ranks(self, inherited: Mapping[str, str]) -> WarmRanks | None:
         """What forks its ranks; None where they are programs of their own, whatever is warm."""
-        if self._lost_template or self._installs or not self.step.host.is_this_machine or not keeper_socket().exists():
+        if self._lost_template or self._installs or not self.step.host.is_this_machine or not is_keeper_there():
             return None
         stable = {*inherited, *self.step.environment_variables, *RESOURCE_VARIABLES}
         return WarmRanks(self.files, frozenset(stable))

@@ -15,17 +15,24 @@ _CREDENTIALS = struct.Struct("=iII")  # struct ucred: pid, uid, gid
 
 def keeper_socket() -> Path:
     """The path of the socket, whether somebody listens there or not."""
-    home = os.environ.get("XDG_RUNTIME_DIR") or Path.home() / ".cache"
+    home = os.environ.get("XDG_RUNTIME_DIR") or os.path.expanduser("~/.cache")  # noqa: PTH111 nobody's home is no error
     return Path(home) / "allranks" / "warm.sock"
+
+
+def is_keeper_there() -> bool:
+    """Whether there is a socket; not where it cannot be seen, as in the runtime folder of who called ``su``."""
+    return os.path.exists(keeper_socket())  # noqa: PTH110 which raises no PermissionError
 
 
 def open_listener() -> socket.socket:
     """Listen there, in place of a keeper that has ended.
 
     Raises:
-        CannotRunHereError: the path is too long, or its folder belongs to somebody else.
+        CannotRunHereError: there is no place for it: no home, too long a path, or somebody else's folder.
     """
     path = keeper_socket()
+    if not path.is_absolute():
+        raise CannotRunHereError("There is no home folder to listen in.", "Set HOME, or XDG_RUNTIME_DIR.")
     if len(os.fsencode(path)) > _MOST_CHARACTERS:
         raise CannotRunHereError(
             f"{path} is longer than a socket's path may be.", "Set XDG_RUNTIME_DIR to a short one."
@@ -47,7 +54,7 @@ def open_listener() -> socket.socket:
 def connect_keeper() -> socket.socket | None:
     """A connection to this user's keeper, if there is one."""
     path = keeper_socket()
-    if not path.exists():
+    if not is_keeper_there():
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:

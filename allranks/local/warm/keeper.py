@@ -19,6 +19,8 @@ from allranks.local.warm.context import process_context
 from allranks.local.warm.template import MOST_BYTES, STARTED
 from allranks.local.warm.templates import UNSAID, TemplateProcess, TemplateSpec
 
+_NOT_YET = "its imports are under way"
+
 
 @dataclass(frozen=True, slots=True)
 class KeeperLimits:
@@ -37,6 +39,7 @@ class TemplateKeeper:
         self._context = process_context()
         self._templates: dict[str, tuple[TemplateProcess, float]] = {}  # by key, with when it was last asked for
         self._failed: dict[str, str] = {}
+        self._refusal = ""
         self._forked = 0  # from templates that have ended
         self._asked = time.monotonic()
         self._waiting = selectors.DefaultSelector()
@@ -89,6 +92,7 @@ class TemplateKeeper:
             log, told = files
             reason = self._fork(asked, log, told)
             if reason:
+                self._refusal = self._refusal if reason == _NOT_YET else reason
                 with socket.socket(fileno=os.dup(told)) as report, contextlib.suppress(OSError):
                     report.send(STARTED.pack(0) + reason.encode())
             os.close(log)
@@ -110,7 +114,7 @@ class TemplateKeeper:
         template = self._templates[spec.key][0] if spec.key in self._templates else TemplateProcess(spec)
         self._templates[spec.key] = template, self._asked
         if not template.is_ready:
-            return "its imports are under way"
+            return _NOT_YET
         try:
             template.ask(asked["request"], log, told)
         except OSError as error:
@@ -135,13 +139,17 @@ class TemplateKeeper:
 
     def _end(self, key: str) -> None:
         template, _ = self._templates.pop(key)
-        template.hear()
+        self._hear(template)
         self._forked += template.forked
         template.end()
 
+    def _hear(self, template: TemplateProcess) -> None:
+        template.hear()
+        self._refusal, template.refusal = template.refusal or self._refusal, ""
+
     def _state(self) -> dict[str, Any]:
         for template, _ in self._templates.values():
-            template.hear()
+            self._hear(template)
         templates = [
             {
                 "interpreter": one.spec.interpreter,
@@ -151,7 +159,6 @@ class TemplateKeeper:
                 "pid": one.pid,
                 "bytes": one.resident_bytes,
                 "forked": one.forked,
-                "refusal": one.refusal,
             }
             for one, _ in self._templates.values()
         ]
@@ -160,6 +167,7 @@ class TemplateKeeper:
             "templates": templates,
             "failed": sorted(set(self._failed.values())),
             "forked": self._forked + sum(one.forked for one, _ in self._templates.values()),
+            "refusal": self._refusal,
             "idle_seconds": self._limits.idle_seconds,
             "memory_bytes": self._limits.memory_bytes,
         }

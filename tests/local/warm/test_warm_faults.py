@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from allranks.errors import CannotRunHereError
+from allranks.local.warm.address import is_keeper_there, open_listener
 from tests.local.support import allranks
 from tests.local.warm.support import Warmth, is_alive, log_of, wait_until
 
@@ -163,4 +165,19 @@ def test_what_imports_look_at_is_as_it_was_or_nothing_is_forked(
     time.sleep(0.6)
     module.write_text(module.read_text().replace("VALUE = ", "VALUE = 'new ' + "))
     assert log_of(warmth.run("job.yaml", cwd=tmp_path)) == f"imported\nnew red {module}\n"
-    assert warmth.forked() == 1, "what was imported has changed"
+    state = warmth.state()
+    assert (state["forked"], state["refusal"]) == (1, "what was imported has changed since")
+
+
+def test_who_has_no_home_and_no_way_into_the_runtime_folder_runs_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert not is_keeper_there()
+    with pytest.raises(CannotRunHereError, match="no home folder"):
+        open_listener()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/self/mem/x")
+    assert not is_keeper_there()
