@@ -43,7 +43,11 @@ def main() -> None:
             " PyPI's build is taken, several GB of CUDA included",
             flush=True,
         )
-    subprocess.run([*installers(args.uv)[0], wanted], check=True)
+    command = [*installers(args.uv)[0], wanted]
+    if subprocess.run(command, check=False).returncode:
+        parser.exit(
+            2, f"{wanted} cannot be installed; what the installer says stands above. It was: {' '.join(command)}\n"
+        )
 
 
 def install_build(requirement: str, index: str, uv: str | None) -> list[str]:

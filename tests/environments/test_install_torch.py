@@ -68,7 +68,14 @@ def test_a_machine_without_a_gpu_gets_the_build_without_cuda_or_a_note(tmp_path:
     (tmp_path / "lock.txt").write_text("numpy==2\ntorch==9.9.9\n")
     wheel(tmp_path, "9.9.9")
     target = tmp_path / "installed"
-    environ = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_TARGET": str(target)}
+    # Not as this machine's pip is configured: a cap of torch there, or a mirror, is another answer.
+    ours = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path),
+        "PIP_TARGET": str(target),
+    }
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")} | ours
 
     def install() -> str:
         command = [sys.executable, str(SCRIPT), str(tmp_path / "lock.txt")]
@@ -82,3 +89,13 @@ def test_a_machine_without_a_gpu_gets_the_build_without_cuda_or_a_note(tmp_path:
     (target / "torch-9.9.9.dist-info").rename(tmp_path / "away")
     assert install() == "torch==9.9.9+cpu\n"
     assert {path.name for path in target.glob("*.dist-info")} == {"torch-9.9.9+cpu.dist-info"}
+
+
+def test_no_torch_at_all_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text("torch==9.9.9\n")
+    environ = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "lock.txt")]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "torch==9.9.9 cannot be installed" in done.stderr
+    assert "Traceback" not in done.stderr
