@@ -14,13 +14,18 @@ def write_text(path: Path, text: str) -> None:
 
     It is written aside and renamed. A link stays one, and what is no file, such as ``/dev/stdout``, is written to.
     """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write any file as ``write_text`` writes one of text."""
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
         return
     path = path.resolve()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_bytes(content)
         aside.replace(path)
     except OSError:
         with suppress(OSError):

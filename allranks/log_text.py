@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_UNUSUAL = re.compile(r"[^\n\t\x20-\x7e\xa0-\uffff]")
+_UNUSUAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\U00010000-\U0010ffff]")  # said as [^…] it compiles for 9 ms
 _STYLE = re.compile(r"\x1b\[[\d;:]*m")
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: the cursor, erasing, colours

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.python_target import is_python_target, split_target
 from allranks.cli import target
@@ -17,7 +17,6 @@ from allranks.cli.text import YAML_SUFFIXES
 from allranks.errors import CannotRunHereError, SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout_assets import CheckoutAssets
-from allranks.local.containers.images import ContainerImage
 from allranks.local.described import with_environment_files
 from allranks.local.environments.choice import chosen_environment, with_environments
 from allranks.local.folders import RunFolder, RunsHome
@@ -39,6 +38,9 @@ from allranks.local.settings import (
 from allranks.request import RunRequest, read_request
 from allranks.spec import Component, Pipeline, check_document, check_machines
 from allranks.spec.keep import kept_document, kept_pipeline
+
+if TYPE_CHECKING:
+    from allranks.local.containers.images import ContainerImage
 
 
 @dataclass(frozen=True, slots=True)

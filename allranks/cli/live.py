@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from allranks.cli.attempt_words import attempt_words, retrying_words
-from allranks.cli.build_phases import build_environments, build_images
 from allranks.cli.child_rows import child_rows
 from allranks.cli.live_curves import LiveCurves
 from allranks.cli.live_progress import LiveProgress
@@ -58,9 +57,7 @@ def perform_shown(
     refuse_crowded(prepared.plan)
     home.prepare()
     shown = display or RunDisplay()
-    missing = [one for one in prepared.plan.environments if not one.is_built]
-    build_environments(missing, target=prepared.request.target)
-    build_images(one for one in prepared.plan.images if not one.is_built)
+    _build_what_is_missing(prepared)
     is_silent = as_json or shown.events_to_output
     if not is_silent:
         print_notes(prepared.plan)
@@ -74,6 +71,16 @@ def perform_shown(
     if not is_silent and shown.observer is None:
         _print_summary(result)
     return result
+
+
+def _build_what_is_missing(prepared: PreparedRun) -> None:
+    environments = [one for one in prepared.plan.environments if not one.is_built]
+    images = [one for one in prepared.plan.images if not one.is_built]
+    if environments or images:
+        from allranks.cli.build_phases import build_environments, build_images
+
+        build_environments(environments, target=prepared.request.target)
+        build_images(images)
 
 
 def _observers(shown: RunDisplay, *, retries: int | None, is_silent: bool) -> list[ShownRun]:

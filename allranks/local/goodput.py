@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from allranks.local.folders import StepFolder
@@ -187,6 +186,8 @@ def _read_starts(logs: Iterable[Path]) -> _Starts:
 
 def _without_pauses(pace: list[tuple[float, int]], continued: Iterable[int | None]) -> list[tuple[float, int]]:
     """The pace without what passed until the ranks had come so far again as before they were started again."""
+    from statistics import median  # it brings fractions and decimal along
+
     usual = median([after - before for (before, _), (after, _) in pairwise(pace)] or [0.0])
     for step in continued:
         place = bisect_right([done for _, done in pace], step or 0)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from allranks.errors import UnknownNameError, UsageError
-from allranks.local.containers.images import ContainerImage
-from allranks.local.environments.step_environment import StepEnvironment
 from allranks.local.input_sources import InputSource
 from allranks.local.node_host import THIS_MACHINE, NodeHost
 from allranks.spec import Component, Output
 from allranks.spec.expressions import quote_fault, render_command
+
+if TYPE_CHECKING:  # a run that needs none of them does not import what makes them
+    from allranks.local.containers.images import ContainerImage
+    from allranks.local.environments.step_environment import StepEnvironment
 
 AZURE_PORT = 6105  # what Azure ML uses; shown by a dry run, which asks for no port
 

@@ -7,10 +7,8 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
-
-from packaging.requirements import Requirement
+from typing import TYPE_CHECKING
 
 from allranks import catalogue
 from allranks.errors import CannotRunHereError
@@ -20,6 +18,9 @@ from allranks.local.environments.choice import choose_environments, environment_
 from allranks.local.environments.step_environment import StepEnvironment
 from allranks.local.launch import LAUNCHERS
 from allranks.local.plan import PlannedStep
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 # Two builds of one package: whoever has the one needs not have the other.
 EQUIVALENT_PACKAGES = {"tensorflow-cpu": "tensorflow"}
@@ -174,6 +175,8 @@ def unmet_requirements(
 
 def read_requirements(file: Path) -> dict[str, Requirement]:
     """The requirements in a file, by their text there; comments and options of pip's are left out."""
+    from packaging.requirements import Requirement
+
     lines = (line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
     return {line: Requirement(line) for line in lines if line and not line.startswith("-")}
 
@@ -182,5 +185,7 @@ def _version(package: str | None, packages: Path | None) -> str:
     """The version of a package; empty if it is not there."""
     if package is None:
         return ""
+    from importlib import metadata
+
     path = sys.path if packages is None else [str(packages)]
     return next((found.version for found in metadata.distributions(name=package, path=path)), "")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from statistics import NormalDist
 from typing import Any
 
 from allranks.spec import schema
@@ -35,6 +34,8 @@ def value_at(search: Mapping[str, Any], place: float, log_base: float = math.e) 
         low, high = search["min_value"], search["max_value"]
         value = min(max(low + place * (high - low), low), high)
     else:
+        from statistics import NormalDist  # few pipelines sweep, and it brings fractions and random along
+
         inside = min(max(place, _EDGE), 1 - _EDGE)
         value = search["mu"] + search["sigma"] * NormalDist().inv_cdf(inside)
     if search["type"] in schema.LOGARITHMIC_SEARCHES:

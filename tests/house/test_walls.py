@@ -135,10 +135,11 @@ ROOMS = (
     # The tool: it reads and starts what runs on nodes, and imports none of it.
     Room("allranks/spec/*", "yaml", ours="allranks/errors allranks/sizes"),
     Room("allranks/sizes/*", later="yaml", ours="allranks/catalogue"),
+    Room("allranks/local/page/compiled.py", "jinja2", ours="allranks/files"),  # imported when a page is made
     Room(
         "allranks/local/*",
-        "yaml packaging",
-        later="jinja2 markupsafe optuna scipy",
+        "yaml",
+        later="jinja2 markupsafe optuna packaging scipy",
         ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/log_text allranks/redaction "
         "allranks/request allranks/spec allranks/sizes allranks/wording",
     ),

@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
-
-from packaging.requirements import InvalidRequirement, Requirement
 
 from allranks import catalogue
 from allranks.errors import UnknownNameError
@@ -80,6 +77,10 @@ def is_this_python(recipe: EnvironmentRecipe) -> bool:
 
 
 def _is_installed_pin(line: str) -> bool:
+    from importlib import metadata
+
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         requirement = Requirement(line.partition(" #")[0].strip())
     except InvalidRequirement:

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from allranks.errors import Problem, SpecError
 from allranks.local.environments.pip_lines import read_pip_lines
 from allranks.spec.document import read_yaml
@@ -122,6 +120,8 @@ def _python_version(text: str) -> str:
 
 
 def _requirement(spec: str, name: str, version: str) -> str:
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         requirement = Requirement(name + _pip_version(version.strip()))
     except InvalidRequirement:

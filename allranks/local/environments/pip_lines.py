@@ -9,9 +9,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-
 from allranks.errors import Problem, SpecError
 from allranks.spec.budget import current_budget
 
@@ -45,6 +42,9 @@ def read_pip_lines(lines: Iterable[str], folder: Path, depth: int = 0) -> tuple[
 
 def line_name(line: str) -> str:
     """What a line installs, in PyPI's spelling; of an address the last name in it that says something."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
     text = line.removeprefix("-e ").strip()
     try:
         return canonicalize_name(Requirement(re.sub(r"\s--\w.*", "", text)).name)
@@ -60,6 +60,8 @@ def is_named(package: str, line: str) -> bool:
     """Whether a user who says ``package`` means this line: its name, or, of an address, any part of it."""
     if line.startswith("-") and not line.startswith("-e"):
         return False
+    from packaging.utils import canonicalize_name
+
     at_an_address = "://" in line or line.startswith(("-e", "/", "."))
     return canonicalize_name(package) == line_name(line) or (at_an_address and package.lower() in line.lower())
 

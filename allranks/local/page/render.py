@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _ASSETS = Path(__file__).parent / "assets"
+_TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("uPlot.iife.min.js", "page.js")
 _STYLES = ("uPlot.min.css", "style.css", "page.css")
 
@@ -62,11 +63,18 @@ def prepare_templates() -> None:
 
 @cache
 def _environment() -> Environment:
-    """Compiling a template takes longer than filling it."""
-    from jinja2 import Environment, PackageLoader, select_autoescape
+    """Compiling a template takes longer than filling it, and importing Jinja as long: not before a page is made."""
+    from jinja2 import Environment, FileSystemLoader
 
-    loader = PackageLoader("allranks.local.page", "templates")
-    made = Environment(loader=loader, autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
+    from allranks.local.page.compiled import CompiledTemplates
+
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        bytecode_cache=CompiledTemplates(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     made.filters |= {"size_words": size_words, "number": number_words, "duration": duration_words}
     made.filters |= {"short_number": short_number, "value_words": value_words, "compared": compared_words}
     made.globals |= {"run_seconds": run_seconds, "ranks_words": ranks_words, "status_words": status_words}
