@@ -206,6 +206,11 @@ class RunsHome:
         return self.path / "cache"
 
     @property
+    def bytecode(self) -> Path:
+        """What modules of snapshots were compiled to: see ``bytecode.py``."""
+        return self.path / "bytecode"
+
+    @property
     def tracking(self) -> Path:
         """The database of what was logged with MLflow: see ``tracking/``."""
         return self.path / "tracking.db"

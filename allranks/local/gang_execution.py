@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from allranks.errors import AllranksError
 from allranks.local import cache, fingerprint, machine
 from allranks.local.aborts import ABORT_REPEATS, was_aborted_at_exit
 from allranks.local.attempts import attempt_of, data_sizes, shown_variables
+from allranks.local.bytecode import add_bytecode
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.downloads import copy_inputs, unchanged_inputs
 from allranks.local.execution import StepExecution
@@ -80,6 +82,9 @@ class GangExecution(StepExecution):
         self.workplace.prepare(kept)
         self._budget.begin_attempt([self.workplace.outputs / name for name in kept])
         lay_out_nodes(self.folder, self.files, self.snapshot_hash, self.step.nodes)
+        if self.python == Path(sys.executable) and self.step.host.is_this_machine:
+            works = [self.folder.work(node) for node in range(self.step.nodes)]
+            add_bytecode(self.files, works, self.context.run.home.bytecode)
         self.folder.logs.mkdir(parents=True, exist_ok=True)
         self._make_overlays()
         if self.step.distribution:

@@ -9,6 +9,9 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+_ENDED_BY_FORK = frozenset({"jemalloc_bg_thd"})
+"""Threads without which a copy works: jemalloc, in pyarrow, then gives memory back as it is asked for some; see
+background_thread in https://jemalloc.net/jemalloc.3.html."""
 ROOM = "ALLRANKS_ENVIRON_ROOM"
 """The last variable of a template, whose text is there to be written over."""
 
@@ -27,14 +30,20 @@ def refuse_threads() -> None:
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    threads = len(os.listdir("/proc/self/task")) - 1  # noqa: PTH208
-    if threads:
-        raise CannotForkError(f"the imports have started {threads} threads")
+    threads = [one for task in Path("/proc/self/task").iterdir() if (one := _thread_name(task)) not in _ENDED_BY_FORK]
+    if len(threads) > 1:
+        raise CannotForkError(f"the imports have started threads: {', '.join(sorted(threads))}")
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the listing's own
             opened = entry.readlink()
             if stat.S_ISCHR(entry.stat().st_mode) and str(opened) != os.devnull:
                 raise CannotForkError(f"the imports have opened {opened}")
+
+
+def _thread_name(task: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (task / "comm").read_text().strip()
+    return ""
 
 
 class EnvironRoom:

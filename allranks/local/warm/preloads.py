@@ -22,13 +22,14 @@ PRELOADED: Mapping[str, tuple[str, ...]] = {
     "pyarrow": ("pyarrow", "pyarrow.parquet"),
     "matplotlib": ("matplotlib",),
     "PIL": ("PIL.Image",),
+    "mlflow": ("mlflow", "mlflow.tracking"),
 }
 """By the name that a script imports.
 
-Left out are those whose import looks at what differs from rank to rank (lightning reads RANK), makes names of its own
-(mlflow, and deepspeed, which imports it), or starts threads (tensorflow)."""
+Left out are those whose import looks at what differs from rank to rank (lightning reads RANK), holds what a copy would
+share (deepspeed a socket), or starts threads (tensorflow)."""
 
-_OFTEN_LATE = ("numpy", "torch")
+_OFTEN_LATE = ("numpy", "torch", "mlflow", "sklearn")
 """What a script is taken to import even where it does so in a function."""
 _IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(.+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 _NAMES = re.compile(r"\w+")
@@ -41,6 +42,8 @@ _SETS_INTERPRETER = re.compile(
 _READ_ON_IMPORT = (
     *("CUDA_HOME", "CUDA_LAUNCH", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "MPLBACKEND", "MPLCONFIGDIR", "NUMEXPR_"),
     *("OMP_", "OPENBLAS_", "PYTORCH_", "TORCH", "TRANSFORMERS_", "ATEN_", "BLIS_", "GOTO_", "VECLIB_", "TMPDIR"),
+    *("MLFLOW_CONFIGURE_", "MLFLOW_LOGGING_", "MLFLOW_DISABLE_", "_MLFLOW_", "DO_NOT_TRACK", "OTEL_", "DATABRICKS_"),
+    *("PANDAS_", "PYDANTIC_", "PROTOCOL_BUFFERS_", "SCIPY_", "ARROW_"),
 )
 """Begins of the names of variables that imports look at."""
 _MOST_BYTES = 1 << 20  # of a script that is looked through

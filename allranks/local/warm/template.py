@@ -18,6 +18,7 @@ import sys
 _AT_START = frozenset(sys.modules)  # what no file beside a rank's script could stand in for
 
 import array  # noqa: E402
+import atexit  # noqa: E402
 import contextlib  # noqa: E402
 import ctypes  # noqa: E402
 import gc  # noqa: E402
@@ -97,6 +98,7 @@ class Template:
         paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
         self.files = [(path, _file_state(path)) for path in paths if isinstance(path, str)]
         self.names = {name.partition(".")[0] for name in set(sys.modules) - _AT_START}
+        self.libraries = _ranks.loaded_libraries()
         self._looked = time.monotonic()
 
     def refuse(self, request: Mapping[str, Any]) -> None:
@@ -307,6 +309,7 @@ def main() -> int:
     os.environ.clear()
     os.environ.update(variables)
     _ranks.settle_modules(template.folder, request["cwd"])
+    atexit.register(_ranks.skip_destructors, template.libraries)
     code: int = _ranks.run_program(request)
     return code
 

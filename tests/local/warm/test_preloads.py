@@ -34,7 +34,7 @@ def preloads(folder: Path, entry: str = "train.py", **files: str) -> tuple[str, 
         ("import os\nos.environ[NAME] = '1'\nimport numpy\n", ()),
         ("import os\nos.environ.update(a='1')\nimport numpy\n", ()),
         ("import os\nif os.environ['RANK'] == '0':\n    import numpy\nimport numpy\n", ("numpy",)),
-        ("import lightning, tensorflow, mlflow\n", ()),
+        ("import lightning, tensorflow, deepspeed\n", ()),
     ],
 )
 def test_a_script_tells_by_its_imports(tmp_path: Path, text: str, modules: tuple[str, ...]) -> None:

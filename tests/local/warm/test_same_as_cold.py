@@ -79,6 +79,27 @@ def test_a_forked_rank_finds_what_a_new_interpreter_finds(
     assert len(set(drawn)) == 4, "each process has random numbers of its own"
 
 
+SESSION = """
+import os
+import mlflow
+from mlflow.telemetry.client import get_telemetry_client
+
+print(os.environ["_MLFLOW_TELEMETRY_SESSION_ID"], get_telemetry_client().info["session_id"])
+"""
+
+
+def test_a_forked_rank_has_a_session_of_mlflow_of_its_own(warmth: Warmth, tmp_path: Path) -> None:
+    (tmp_path / "session.py").write_text(SESSION)
+    arguments = ("session.py", "--scale", "1x2", "--distribution", "pytorch")
+    even_here = {"_MLFLOW_TESTING_TELEMETRY": "true"}  # which MLflow leaves out where it sees CI, or pytest
+    cold = warmth.warm_up(*arguments, cwd=tmp_path, **even_here)
+    warm = warmth.run(*arguments, cwd=tmp_path, **even_here)
+    assert warmth.forked() == 2, warmth.state()
+    told = [log_of(result, rank).split() for result in (cold, warm) for rank in (0, 1)]
+    assert all(shown == held for shown, held in told)
+    assert len({shown for shown, _ in told}) == 4
+
+
 ENDS = {
     "exit code": "raise SystemExit(3)",
     "exit text": "raise SystemExit('that is wrong')",
@@ -91,6 +112,8 @@ ENDS = {
     "terminated": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)",
     "at exit": "import atexit, threading, time\natexit.register(print, 'last')\n"
     "threading.Thread(target=lambda: (time.sleep(.2), print('thread'))).start()\nprint('first')",
+    "not flushed": "import ctypes\nctypes.CDLL(None).printf(b'of C')\nheld = open('/dev/stdout', 'w')\nheld.write('held')",
+    "a library": "import ctypes.util\nctypes.CDLL(ctypes.util.find_library('m'))\nraise SystemExit(4)",
     "left open": "import os\nif os.fork() == 0:\n    os.setsid()\n    import time\n    time.sleep(600)",
 }
 
