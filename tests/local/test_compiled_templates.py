@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
+from allranks.local.page import render
 from allranks.local.page.compiled import CompiledTemplates
 
 
@@ -62,3 +63,9 @@ def test_nothing_is_kept_where_python_keeps_nothing(tmp_path: Path, monkeypatch:
     (tmp_path / "page.html").write_text("Hello")
     assert filled(tmp_path) == "Hello"
     assert not (tmp_path / "__pycache__").exists()
+
+
+def test_what_is_kept_is_no_template_itself() -> None:
+    for _ in range(2):  # the second time it lies beside them
+        render._environment.cache_clear()
+        render.prepare_templates()

@@ -56,7 +56,7 @@ def render_page(
 
 def prepare_templates() -> None:
     """Compile what pages are made of, so that the first one does not wait for it."""
-    for template in _environment().list_templates():
+    for template in _environment().list_templates(extensions=["html"]):  # beside them lies what compiling them gave
         _environment().get_template(template)
     _policy(served=True)
 
