@@ -129,7 +129,16 @@ def call_the_roll(sentries: Mapping[int, socket.socket], used: Callable[[], floa
     """Have one of the sentries raise an alarm, and all answer; rank 0's own one takes a second to look."""
     before, began = used(), time.perf_counter()
     next(iter(sentries.values())).sendall(encode_message({"op": "silent"}))
-    answer = {"op": "where", "moving": False, "waits": True, "watched": True, "steps": 40, "busy": 0.0, "seconds": 300}
+    answer = {
+        "op": "where",
+        "moving": False,
+        "waits": True,
+        "watched": True,
+        "overdue": False,
+        "steps": 40,
+        "busy": 0.0,
+        "seconds": 300,
+    }
     for rank, link in sentries.items():
         assert receive_message(link, MessageDecoder(), 10) == {"ask": "where"}
         place = "/code/train.py:33 (loss)" if rank == RANKS - 1 else "/site-packages/torch/distributed/c10d.py:1 (wait)"

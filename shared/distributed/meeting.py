@@ -22,6 +22,8 @@ _WAITING_PLACE = re.compile(
     r"threading\.py|selectors\.py|socket\.py)"
 )
 """Where a main thread stands that waits for other ranks; in a backward pass it may also compute."""
+_COLLECTIVE_PLACE = re.compile(r"/(torch/distributed/(?!checkpoint/)|horovod/|deepspeed/comm/)")
+"""Where one waits for no longer than a time-out that all have in common, whatever was announced."""
 _BUSY_SHARE = 0.5
 Member: TypeAlias = tuple[str, int]
 """Role and rank."""
@@ -169,7 +171,9 @@ class RollCall:
         answers = self._answers.values()
         if any(answer["steps"] and not answer["watched"] for answer in answers):
             return ""
-        if not any(answer["waits"] for answer in answers):
+        if not any(
+            answer["waits"] or (answer["overdue"] and _COLLECTIVE_PLACE.search(answer["place"])) for answer in answers
+        ):
             return ""
         found = [member for member, answer in self._answers.items() if not answer["moving"]]
         if not found:

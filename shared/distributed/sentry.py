@@ -215,11 +215,13 @@ class Sentry:
         select.select([self._rank], [], [], _WATCHED_SECONDS)
         busy = (self._used_seconds() - used) / _WATCHED_SECONDS
         moving = self._read_page()[0] != moves
+        overdue = not limit and 0 < pause_looks(longest) <= self._still
         answer = {
             "op": "where",
             "moving": moving,
             "waits": not moving and 2 * 1e3 * LOOK_SECONDS * self._still >= limit > 0,
-            "watched": limit > 0 or 0 < pause_looks(longest) <= self._still,
+            "watched": limit > 0 or overdue,
+            "overdue": overdue,
             "steps": steps,
             "busy": round(busy, 2),
             "seconds": LOOK_SECONDS * self._still,

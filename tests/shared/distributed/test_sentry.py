@@ -214,6 +214,29 @@ def test_a_rank_that_hangs_where_silence_was_announced_is_named_before_those_tha
     assert took < 16, "12 s on a machine of its own, of which 2 are for the start"
 
 
+def test_a_rank_that_hangs_in_a_pause_in_which_another_stands_in_a_collective_is_named() -> None:
+    """As in a save that gathers what it writes."""
+    code = """
+        import torch
+        import torch.distributed as dist
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 6.0
+        with init("torch") as world:
+            liveness.limit_silence(1.0)
+            for _ in range(4):
+                world.end_step()
+            with liveness.silence_expected():
+                if world.rank == 1:
+                    sum(range(10**12))
+                dist.all_reduce(torch.zeros(1))
+    """
+    for rank in run_ranks(code, timeout=30):
+        assert re.search(r"rank 1 \(node 0\) makes no progress: nothing has moved for (7|8|9|10) s", rank.stderr)
+        assert "(most recent call first)" in rank.stderr
+        assert rank.returncode == -signal.SIGKILL
+
+
 def test_a_pause_is_no_hang_while_nobody_waits_for_its_end() -> None:
     code = PAUSES.replace("6.0", "2.0").format(pause="time.sleep(7)", paused="world.rank", waits='barrier("comes")')
     ended = run_ranks(code, timeout=60)
