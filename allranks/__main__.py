@@ -2,6 +2,6 @@
 
 import sys
 
-from allranks.cli.main import main
+from allranks.entry import main
 
 sys.exit(main())

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.cli import text
+from allranks.cli.kept_engine import ENGINE_IMPORTS
 from allranks.errors import UsageError
 from allranks.local.warm.starting import keeper_state, start_keeper
 from allranks.wording import duration_words, with_count
@@ -58,15 +59,16 @@ def _words(state: Mapping[str, Any] | None, *, has_started: bool, has_stopped: b
         return f"started: the first run of a script imports as ever, the next ones fork their ranks; {end}"
     rows = [
         (
-            ", ".join(one["modules"]),
-            f"OMP_NUM_THREADS={one['threads']}",
+            ", ".join("allranks run" if name == ENGINE_IMPORTS else name for name in one["modules"]),
+            f"OMP_NUM_THREADS={one['threads']}" if one["threads"] else "",
             f"{one['bytes'] / 1e6:.0f} MB",
             "ready" if one["ready"] else "importing",
             one["interpreter"],
         )
         for one in state["templates"]
     ]
-    lines = [f"process {state['pid']}: {with_count(state['forked'], 'rank')} forked so far; {end}"]
+    forked = f"{with_count(state['engines'], 'run')} and {with_count(state['forked'], 'rank')} forked so far"
+    lines = [f"process {state['pid']}: {forked}; {end}"]
     lines += [text.aligned_rows(rows)] if rows else []
-    lines += [f"the last rank that asked and was not forked: {state['refusal']}"] if state["refusal"] else []
+    lines += [f"the last one that asked and was not forked: {state['refusal']}"] if state["refusal"] else []
     return "\n".join([*lines, *(f"not kept: {reason}" for reason in state["failed"])])

@@ -50,10 +50,16 @@ def script_target(
     """Read a script as it was asked for in a working folder.
 
     Raises:
-        UsageError: there is no such script, Python cannot read it, or its folder is too large for a snapshot.
+        UsageError: there is no such script, Python cannot read it, or its folder is none for a snapshot.
     """
     code, main = _places(request, folder)
-    _refuse_large(code, request)
+    try:
+        _refuse_large(code, request)
+    except OSError as error:  # a socket, a link that leads nowhere, a folder that only another user may read
+        raise UsageError(
+            f"the folder of {request.name} cannot be copied for the ranks: {error}.",
+            "Give the script a folder of its own, or name that in an .amlignore there.",
+        ) from error
     source = read_script(main) if main is not None else None
     launch = _recognised(request, source, code)
     _refuse_scale(launch, scale, request)

@@ -175,6 +175,16 @@ def test_a_large_folder_is_refused_and_a_virtual_environment_left_out(
     assert (done.returncode, "most is in data.bin" in done.stderr) == (2, True), done.stderr
 
 
+def test_what_is_neither_file_nor_folder_is_named_and_can_be_ignored(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("print(1)\n")
+    os.mkfifo(tmp_path / "pipe")
+    done = allranks("run", "main.py", "--dry-run", cwd=tmp_path)
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
+    assert f"{tmp_path}/pipe is neither a file nor a folder" in done.stderr
+    (tmp_path / ".amlignore").write_text("pipe\n")
+    assert "main.py" in run_json("main.py", "--dry-run", cwd=tmp_path)["steps"]["main"]["files"]
+
+
 def test_killed_in_the_middle_nothing_stays_behind(tmp_path: Path) -> None:
     (tmp_path / "sleeps.py").write_text("import time\nprint('asleep')\ntime.sleep(120)\n")
     with subprocess.Popen(

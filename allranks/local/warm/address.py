@@ -7,8 +7,6 @@ import socket
 import struct
 from pathlib import Path
 
-from allranks.errors import CannotRunHereError
-
 _MOST_CHARACTERS = 107  # sockaddr_un, unix(7)
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred: pid, uid, gid
 
@@ -30,6 +28,8 @@ def open_listener() -> socket.socket:
     Raises:
         CannotRunHereError: there is no place for it: no home, too long a path, or somebody else's folder.
     """
+    from allranks.errors import CannotRunHereError
+
     path = keeper_socket()
     if not path.is_absolute():
         raise CannotRunHereError("There is no home folder to listen in.", "Set HOME, or XDG_RUNTIME_DIR.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.local.fingerprint import interpreter_digest
 from allranks.local.rank_process import ProgramProcess, RankProcess
 from allranks.local.warm.address import connect_keeper
+from allranks.local.warm.context import limited_resources
 from allranks.local.warm.preloads import find_preloads
 from allranks.local.warm.programs import PythonProgram, read_python_program, shell_variables
 
@@ -98,7 +99,7 @@ class WarmRanks:
             "umask": umask,
             "locked": [os.fsdecode(path) for path in locked],
             "cores": sorted(os.sched_getaffinity(0)),
-            "limits": [[one, resource.getrlimit(one)] for one in _limits()],
+            "limits": [[one, resource.getrlimit(one)] for one in limited_resources()],
         }
 
     def _own_context(self) -> Mapping[str, Any]:
@@ -128,7 +129,3 @@ class WarmRanks:
                 self.close()
             return None
         return rank
-
-
-def _limits() -> list[int]:
-    return sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})

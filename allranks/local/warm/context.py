@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from pathlib import Path
 from typing import Any
-
-from allranks.local.resources.memory_kills import find_memory_limit
 
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 _STATUS = ("Uid", "Gid", "Groups", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
 
 
-def process_context() -> dict[str, Any]:
-    """Namespaces, rights, priority and the limit of memory of this process, as JSON."""
+def process_context(*, with_memory: bool = True) -> dict[str, Any]:
+    """Namespaces, rights, priority and, if asked for, the limit of memory of this process, as JSON."""
     status = Path("/proc/self/status").read_text()
     lines = (line.partition(":") for line in status.splitlines())
-    limit = find_memory_limit()
+    memory = {}
+    if with_memory:
+        from allranks.local.resources.memory_kills import find_memory_limit
+
+        limit = find_memory_limit()
+        memory = {"memory": [limit.size, limit.owner]}
     return {
+        **memory,
         "namespaces": [_link(f"/proc/self/ns/{name}") for name in _NAMESPACES],
         "status": {name: value.split() for name, _, value in lines if name in _STATUS},
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
-        "memory": [limit.size, limit.owner],
         "score": Path("/proc/self/oom_score_adj").read_text().strip(),
         "release": _release(),
     }
+
+
+def limited_resources() -> list[int]:
+    """The numbers of all limits that a process has."""
+    return sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 
 def _link(path: str) -> str:

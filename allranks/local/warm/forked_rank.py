@@ -29,7 +29,7 @@ def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
     if os.getppid() != request["template"]:
         os._exit(1)  # it was killed before the kernel was asked
     os.setsid()
-    _reset_signals()
+    reset_signals()
     if printed:
         os.write(log, printed)
     nowhere = os.open(os.devnull, os.O_RDONLY)
@@ -43,7 +43,8 @@ def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
     os.sched_setaffinity(0, request["cores"])
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
+    """Give each signal what it does in a new interpreter."""
     for number in signal.valid_signals():
         if number not in _KEPT_SIGNALS and signal.getsignal(number) is not signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)

@@ -16,7 +16,7 @@ from typing import Any
 
 from allranks.local.warm.address import keeper_socket, open_listener, peer_of
 from allranks.local.warm.context import process_context
-from allranks.local.warm.template import MOST_BYTES, STARTED
+from allranks.local.warm.template import MOST_BYTES, MOST_FILES, STARTED
 from allranks.local.warm.templates import UNSAID, TemplateProcess, TemplateSpec
 
 _NOT_YET = "its imports are under way"
@@ -40,7 +40,7 @@ class TemplateKeeper:
         self._templates: dict[str, tuple[TemplateProcess, float]] = {}  # by key, with when it was last asked for
         self._failed: dict[str, str] = {}
         self._refusal = ""
-        self._forked = 0  # from templates that have ended
+        self._forked = self._engines = 0  # from templates that have ended
         self._asked = time.monotonic()
         self._waiting = selectors.DefaultSelector()
         self._waiting.register(listener, selectors.EVENT_READ)
@@ -77,36 +77,37 @@ class TemplateKeeper:
         self._waiting.register(connection, selectors.EVENT_READ)
 
     def _answer(self, connection: socket.socket) -> None:
+        files: list[int] = []
         try:
-            message, files, _, _ = socket.recv_fds(connection, MOST_BYTES, 2)
+            message, files, _, _ = socket.recv_fds(connection, MOST_BYTES, MOST_FILES)
             if message:
                 self._do(connection, json.loads(message), files)
                 return
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             print(f"a request was not understood: {error!r}", file=sys.stderr)
+        finally:
+            for file in files:
+                os.close(file)
         self._waiting.unregister(connection)
         connection.close()
 
     def _do(self, connection: socket.socket, asked: dict[str, Any], files: list[int]) -> None:
         if asked["do"] == "fork":
-            log, told = files
-            reason = self._fork(asked, log, told)
+            told = files[-1]
+            reason = self._fork(asked, files)
             if reason:
                 self._refusal = self._refusal if reason == _NOT_YET else reason
                 with socket.socket(fileno=os.dup(told)) as report, contextlib.suppress(OSError):
                     report.send(STARTED.pack(0) + reason.encode())
-            os.close(log)
-            os.close(told)
             return
         if asked["do"] == "stop":
             self._is_stopping = True
         connection.send(json.dumps(self._state()).encode())
 
-    def _fork(self, asked: dict[str, Any], log: int, told: int) -> str:
+    def _fork(self, asked: dict[str, Any], files: list[int]) -> str:
         """Hand the request to the template that it needs; the reason where it has none yet."""
         self._asked = time.monotonic()
-        if asked["context"] != self._context:
-            differ = [name for name, value in self._context.items() if asked["context"].get(name) != value]
+        if differ := [name for name, value in asked["context"].items() if self._context.get(name) != value]:
             return f"the keeper was started elsewhere: {', '.join(differ)}"
         spec = TemplateSpec.of_document(asked["spec"])
         if spec.key in self._failed:
@@ -116,7 +117,7 @@ class TemplateKeeper:
         if not template.is_ready:
             return _NOT_YET
         try:
-            template.ask(asked["request"], log, told)
+            template.ask(asked["request"], files)
         except OSError as error:
             return str(error)
         return ""
@@ -141,6 +142,7 @@ class TemplateKeeper:
         template, _ = self._templates.pop(key)
         self._hear(template)
         self._forked += template.forked
+        self._engines += template.engines
         template.end()
 
     def _hear(self, template: TemplateProcess) -> None:
@@ -167,6 +169,7 @@ class TemplateKeeper:
             "templates": templates,
             "failed": sorted(set(self._failed.values())),
             "forked": self._forked + sum(one.forked for one, _ in self._templates.values()),
+            "engines": self._engines + sum(one.engines for one, _ in self._templates.values()),
             "refusal": self._refusal,
             "idle_seconds": self._limits.idle_seconds,
             "memory_bytes": self._limits.memory_bytes,

@@ -5,6 +5,8 @@
 CONTROL is the number of a socket. The first message on it says what to import; the answer is ``{"ready": …}`` or
 ``{"failed": reason}``. Each further message asks for a rank and brings two files: its log, and a socket on which its
 id and a handle of it are told, then how it ended. When the other end of that socket is closed, the rank is killed.
+A message that asks for an engine brings that socket alone, on which the engine then gets the standard streams and a
+pipe that ends it, and tells its exit code itself.
 
 A rank is what a new interpreter would be: a process and a session of its own, with the variables, folder, arguments,
 limits and files of the request, which ends through the interpreter's own end. Only the imports are there already. What
@@ -37,13 +39,15 @@ from typing import Any  # noqa: E402
 
 MOST_BYTES = 1 << 20
 """Of a message."""
+MOST_FILES = 2
+"""That come with one."""
 STARTED = struct.Struct("=i")
 """What is told of a rank that was forked: its id; or 0, followed by the reason why none was."""
 ENDED = struct.Struct("=iqi")
 """What is told of a rank that has ended: the status of ``os.wait4``, its peak memory in bytes, and how many bytes of
 its /proc/PID/stat follow; after them comes /proc/PID/io."""
-FORKED = b"forked"
-"""What the keeper is told of a rank; of one that was not forked it is told the reason."""
+FORKED_RANK, FORKED_ENGINE = b"rank", b"engine"
+"""What the keeper is told of what was forked; else it is told the reason."""
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 _FRESH_SECONDS = 0.5  # so long files that were found unchanged are not looked at again: the ranks of a step
 
@@ -58,9 +62,10 @@ def _load_beside(name: str) -> Any:
     return module
 
 
-_forkable, _ranks, _inputs = (
+_forkable, _ranks, _engines, _inputs = (
     _load_beside("forkable.py"),
     _load_beside("forked_rank.py"),
+    _load_beside("forked_engine.py"),
     _load_beside("../read_only.py"),
 )
 CannotForkError, StaleImportsError = _forkable.CannotForkError, _forkable.StaleImportsError
@@ -109,6 +114,9 @@ class Template:
             raise CannotForkError(f"the imports looked at {', '.join(hit)}")
         if hit := sorted(self.names.intersection(request["beside"])):
             raise CannotForkError(f"{', '.join(hit)} beside the script stands in for what was imported")
+        engine = sys.modules.get("allranks")
+        if request.get("engine") and getattr(engine, "__file__", None) != request["engine"]:
+            raise CannotForkError(f"{request['engine']} is not what was imported")
         if time.monotonic() > self._looked + _FRESH_SECONDS:
             if any(_file_state(path) != state for path, state in self.files):
                 raise StaleImportsError("what was imported has changed since")
@@ -174,8 +182,8 @@ class ForkServer:
         for one in (control, self._waker):
             self._waiting.register(one, selectors.EVENT_READ)
 
-    def serve(self) -> tuple[dict[str, Any], int]:
-        """Returns in the ranks alone: the request, and the descriptor of the log."""
+    def serve(self) -> tuple[dict[str, Any], list[int]]:
+        """Returns in the copies alone: the request, and the files that a rank or an engine keeps."""
         is_asked = True
         while is_asked or self._ranks:
             for key, _ in self._waiting.select():
@@ -191,13 +199,15 @@ class ForkServer:
                     is_asked = False
         os._exit(0)
 
-    def _take_request(self) -> tuple[dict[str, Any], int] | None:
+    def _take_request(self) -> tuple[dict[str, Any], list[int]] | None:
         """Fork for one request; closes the control socket where there will be no more."""
-        message, files, _, _ = socket.recv_fds(self._control, MOST_BYTES, 2)
+        message, received, _, _ = socket.recv_fds(self._control, MOST_BYTES, MOST_FILES)
         if not message:
             self._retire()
             return None
-        log, report = files
+        for file in received:
+            os.set_inheritable(file, False)
+        *files, report = received
         told = socket.socket(fileno=report)
         try:
             request = json.loads(message)
@@ -209,22 +219,27 @@ class ForkServer:
             _tell(told, STARTED.pack(0) + str(error).encode())
             _tell(self._control, str(error).encode())
             told.close()
-            os.close(log)
+            _close(files)
             if isinstance(error, StaleImportsError):
                 self._retire()
             return None
         if pid == 0:
             self._leave()
-            told.close()
             self._room.show(shown)
-            return request, log
-        os.close(log)
+            if request.get("engine"):
+                return request, [*files, told.detach()]
+            told.close()
+            return request, files
+        _close(files)
         handle = os.pidfd_open(pid)
         _tell(told, STARTED.pack(pid), [handle])
-        _tell(self._control, FORKED)
+        _tell(self._control, FORKED_ENGINE if request.get("engine") else FORKED_RANK)
         os.close(handle)
-        self._ranks[pid] = told
-        self._waiting.register(told, selectors.EVENT_READ, pid)
+        if request.get("engine"):
+            told.close()
+        else:
+            self._ranks[pid] = told
+            self._waiting.register(told, selectors.EVENT_READ, pid)
         return None
 
     def _retire(self) -> None:
@@ -270,6 +285,11 @@ def _tell(told: socket.socket, message: bytes, files: Sequence[int] = ()) -> Non
         told.sendmsg([message], rights, socket.MSG_DONTWAIT)
 
 
+def _close(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
 def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
@@ -301,14 +321,20 @@ def main() -> int:
     gc.freeze()  # the end of a rank would else touch, and so copy, each object
     me = os.getpid()
     control.send(json.dumps({"ready": me, "read": sorted(template.read)}).encode())
-    request, log = ForkServer(template, room, control).serve()
-    _ranks.become_rank({**request, "template": me}, log, template.printed)
-    _inputs.lock_inputs([os.fsencode(path) for path in request["locked"]])
+    request, files = ForkServer(template, room, control).serve()
+    if request.get("engine"):
+        _ranks.reset_signals()
+        _engines.become_engine(request, files[0])
+    else:
+        _ranks.become_rank({**request, "template": me}, files[0], template.printed)
+        _inputs.lock_inputs([os.fsencode(path) for path in request["locked"]])
     os.chdir(request["cwd"])
     variables = template.variables(request["env"])
     os.environ.clear()
     os.environ.update(variables)
     _ranks.settle_modules(template.folder, request["cwd"])
+    if request.get("engine"):
+        _engines.run_engine(request, files[0])
     atexit.register(_ranks.skip_destructors, template.libraries)
     code: int = _ranks.run_program(request)
     return code

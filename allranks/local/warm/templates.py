@@ -9,7 +9,7 @@ import select
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -66,7 +66,8 @@ class TemplateSpec:
 class TemplateProcess:
     """A template on its way: it imports, then it forks ranks until it is closed. It dies with this process.
 
-    ``forked`` counts its ranks, and ``refusal`` is why one was not forked, as far as it was heard.
+    ``forked`` counts its ranks, ``engines`` the processes that do a run; ``refusal`` is why one was not forked, as far
+    as it was heard.
     """
 
     def __init__(self, spec: TemplateSpec) -> None:
@@ -90,7 +91,7 @@ class TemplateProcess:
             )
         self.pid = self._process.pid
         self.failure = ""
-        self.forked = 0
+        self.forked = self.engines = 0
         self.refusal = ""
         self._is_ready = False
         self._control.send(json.dumps({"modules": spec.modules}).encode())
@@ -118,17 +119,19 @@ class TemplateProcess:
         return self._process.poll() is not None
 
     def hear(self) -> None:
-        """Take note of the ranks that were forked, and why others were not."""
+        """Take note of what was forked, and why other things were not."""
         with contextlib.suppress(OSError):
             while self._is_ready and (told := self._control.recv(1 << 12, socket.MSG_DONTWAIT)):
-                if told == template_process.FORKED:
+                if told == template_process.FORKED_RANK:
                     self.forked += 1
+                elif told == template_process.FORKED_ENGINE:
+                    self.engines += 1
                 else:
                     self.refusal = told.decode(errors="replace")
 
-    def ask(self, request: Mapping[str, Any], log: int, report: int) -> None:
-        """Ask for a rank; raises OSError where it has ended."""
-        socket.send_fds(self._control, [json.dumps(request).encode()], [log, report])
+    def ask(self, request: Mapping[str, Any], files: Sequence[int]) -> None:
+        """Ask for a rank or an engine, with the files that it gets; raises OSError where it has ended."""
+        socket.send_fds(self._control, [json.dumps(request).encode()], files)
 
     @property
     def resident_bytes(self) -> int:
@@ -140,11 +143,11 @@ class TemplateProcess:
 
     @property
     def has_ranks(self) -> bool:
-        """Whether ranks of it run."""
+        """Whether ranks or engines of it run."""
         return bool(processes.children_of(self.pid))
 
     def end(self) -> None:
-        """End it, and with it its ranks."""
+        """End it, and with it its ranks; an engine goes on."""
         self._control.close()
         self._process.kill()
         self._process.wait()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allranks.cli.kept_engine import ENGINE_IMPORTS
 from tests.local.support import allranks, command, environ
 
 
@@ -63,9 +64,13 @@ class Warmth:
         return int(self.state()["forked"])
 
     def template(self) -> int:
-        """The process of the one template."""
-        (one,) = self.state()["templates"]
+        """The process of the one template for ranks."""
+        (one,) = (one for one in self.state()["templates"] if one["modules"] != [ENGINE_IMPORTS])
         return int(one["pid"])
+
+    def engines(self) -> int:
+        """How many runs a kept process has done so far."""
+        return int(self.state()["engines"])
 
 
 def log_of(result: dict[str, Any], rank: int = 0) -> str:
