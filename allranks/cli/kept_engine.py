@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import allranks
 from allranks.local.warm.address import connect_keeper, is_keeper_there, peer_of
-from allranks.local.warm.context import limited_resources, process_context
+from allranks.local.warm.context import ignored_signals, limited_resources, process_context
 
 ENGINE_IMPORTS = "allranks.cli.engine_imports"
 _PATIENCE = 2.0  # seconds for a keeper that has not answered: it may have been stopped
@@ -48,7 +48,7 @@ def run_in_kept_engine() -> int | None:
         report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with report:
             try:
-                message = json.dumps(_question(keeper, signals.ignored)).encode()
+                message = json.dumps(_question(keeper)).encode()
                 keeper.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, max(1 << 18, 2 * len(message)))
                 socket.send_fds(keeper, [message], [theirs.fileno()])
                 theirs.close()
@@ -89,7 +89,7 @@ def _is_plain() -> bool:
     return True
 
 
-def _question(keeper: socket.socket, ignored: list[int]) -> dict[str, Any]:
+def _question(keeper: socket.socket) -> dict[str, Any]:
     environ = dict(os.environ)
     umask = os.umask(0o77)
     os.umask(umask)
@@ -103,7 +103,7 @@ def _question(keeper: socket.socket, ignored: list[int]) -> dict[str, Any]:
         "path": sys.path,
         "beside": [],
         "umask": umask,
-        "ignored": ignored,
+        "ignored": ignored_signals(),
         "cores": sorted(os.sched_getaffinity(0)),
         "limits": [[one, resource.getrlimit(one)] for one in limited_resources()],
     }
@@ -155,12 +155,10 @@ class _Signals:
     """Passes on to the engine what this process is told by signals.
 
     Attributes:
-        ignored: signals that this process ignores from its start, as under nohup.
         last_deadly: the last one that was passed on which ends a process that does not expect it.
     """
 
     def __init__(self) -> None:
-        self.ignored = [int(one) for one in _FORWARDED if signal.getsignal(one) is signal.SIG_IGN]
         self.last_deadly: signal.Signals | None = None
         self._handle: int | None = None
         self._early: list[int] = []
@@ -168,9 +166,10 @@ class _Signals:
 
     def __enter__(self) -> Self:
         for one in _FORWARDED:
-            if one not in self.ignored:
+            if signal.getsignal(one) is not signal.SIG_IGN:
                 self._before[one] = signal.signal(one, self._pass_on)
-        self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._pause)
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._pause)
         return self
 
     def __exit__(self, *_: object) -> None:

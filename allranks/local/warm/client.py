@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.local.fingerprint import interpreter_digest
 from allranks.local.rank_process import ProgramProcess, RankProcess
 from allranks.local.warm.address import connect_keeper
-from allranks.local.warm.context import limited_resources
+from allranks.local.warm.context import ignored_signals, limited_resources
 from allranks.local.warm.preloads import find_preloads
 from allranks.local.warm.programs import PythonProgram, read_python_program, shell_variables
 
@@ -97,6 +97,7 @@ class WarmRanks:
             "argv": program.argv,
             "beside": sorted(beside),
             "umask": umask,
+            "ignored": ignored_signals(),
             "locked": [os.fsdecode(path) for path in locked],
             "cores": sorted(os.sched_getaffinity(0)),
             "limits": [[one, resource.getrlimit(one)] for one in limited_resources()],

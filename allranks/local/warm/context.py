@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ def process_context(*, with_memory: bool = True) -> dict[str, Any]:
         "score": Path("/proc/self/oom_score_adj").read_text().strip(),
         "release": _release(),
     }
+
+
+def ignored_signals() -> list[int]:
+    """Those that this process ignores, as under nohup, and that a program which it starts ignores too."""
+    restored = (signal.SIGPIPE, signal.SIGXFSZ)  # by subprocess, since Python itself ignores them
+    return [one for one in signal.valid_signals() - {*restored} if signal.getsignal(one) is signal.SIG_IGN]
 
 
 def limited_resources() -> list[int]:

@@ -41,8 +41,6 @@ def become_engine(request: Mapping[str, Any], told: int) -> None:
     watched.register(life, select.POLLIN)
     if watched.poll(0):
         os._exit(1)  # it was killed before the kernel was asked
-    for number in request["ignored"]:
-        signal.signal(number, signal.SIG_IGN)
     for target, source in enumerate(streams):
         os.dup2(source, target)
         os.close(source)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
     if os.getppid() != request["template"]:
         os._exit(1)  # it was killed before the kernel was asked
     os.setsid()
-    reset_signals()
+    reset_signals(request["ignored"])
     if printed:
         os.write(log, printed)
     nowhere = os.open(os.devnull, os.O_RDONLY)
@@ -43,12 +43,14 @@ def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
     os.sched_setaffinity(0, request["cores"])
 
 
-def reset_signals() -> None:
-    """Give each signal what it does in a new interpreter."""
+def reset_signals(ignored: Sequence[int]) -> None:
+    """Give each signal what it does in a new interpreter that a process starts which ignores these."""
     for number in signal.valid_signals():
         if number not in _KEPT_SIGNALS and signal.getsignal(number) is not signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for one in ignored:
+        signal.signal(one, signal.SIG_IGN)
 
 
 def settle_modules(folder: str, work: str) -> None:

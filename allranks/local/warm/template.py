@@ -323,7 +323,7 @@ def main() -> int:
     control.send(json.dumps({"ready": me, "read": sorted(template.read)}).encode())
     request, files = ForkServer(template, room, control).serve()
     if request.get("engine"):
-        _ranks.reset_signals()
+        _ranks.reset_signals(request["ignored"])
         _engines.become_engine(request, files[0])
     else:
         _ranks.become_rank({**request, "template": me}, files[0], template.printed)

@@ -170,6 +170,10 @@ def read_terminal(ours: int, until: bytes, seconds: float = 30.0) -> bytes:
     return shown
 
 
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def test_ctrl_c_and_ctrl_z_in_a_terminal(kept: Warmth, tmp_path: Path) -> None:
     """The terminal tells who waits alone; the engine is in no session of it."""
     for file in tmp_path.glob("*.pid"):
@@ -183,9 +187,9 @@ def test_ctrl_c_and_ctrl_z_in_a_terminal(kept: Warmth, tmp_path: Path) -> None:
     (engine,) = children_of(engine_template(kept))
     os.write(ours, b"\x1a")
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
-    assert Path(f"/proc/{engine}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    wait_until(lambda: is_stopped(engine), 5)
     os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: Path(f"/proc/{engine}/stat").read_text().rpartition(")")[2].split()[0] != "T", 5)
+    wait_until(lambda: not is_stopped(engine), 5)
     os.write(ours, b"\x03")
     shown = read_terminal(ours, b"cancelled")
     assert b"saved" in shown

@@ -88,7 +88,10 @@ print(os.environ["_MLFLOW_TELEMETRY_SESSION_ID"], get_telemetry_client().info["s
 """
 
 
-def test_a_forked_rank_has_a_session_of_mlflow_of_its_own(warmth: Warmth, tmp_path: Path) -> None:
+def test_a_forked_rank_has_a_session_of_mlflow_of_its_own(
+    warmth: Warmth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("_MLFLOW_TELEMETRY_SESSION_ID", raising=False)  # pytest's own, where a test has imported it
     (tmp_path / "session.py").write_text(SESSION)
     arguments = ("session.py", "--scale", "1x2", "--distribution", "pytorch")
     even_here = {"_MLFLOW_TESTING_TELEMETRY": "true"}  # which MLflow leaves out where it sees CI, or pytest
