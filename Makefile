@@ -26,7 +26,7 @@ run: $(VENV)/.stamp-local ## train and evaluate on two emulated nodes of two ran
 
 # In the files' order, not those with the most tests first: the longest files have few tests, and would come last.
 test: $(VENV)/.stamp-horovod ## run the tests
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: $(VENV)/.stamp-horovod ## run the tests, each promise with every framework and at every scale
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --exhaustive $(ARGS)

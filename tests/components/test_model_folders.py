@@ -83,7 +83,7 @@ def check_same_logits(out: Path, text: Path, tolerance: float = 1e-5) -> None:
         pytest.param(
             "train_deepspeed", {"processes": 2, "zero_stage": 2, "tie_embeddings": "true"}, marks=pytest.mark.exhaustive
         ),
-        ("train_deepspeed", {"processes": 2, "zero_stage": 3}),
+        pytest.param("train_deepspeed", {"processes": 2, "zero_stage": 3}, marks=pytest.mark.exhaustive),
     ],
 )
 def test_transformers_loads_what_was_trained_and_says_the_same(
@@ -115,7 +115,7 @@ def test_transformers_loads_what_was_trained_and_says_the_same(
         pytest.param("train_deepspeed", {"processes": 2, "zero_stage": 1}, marks=pytest.mark.exhaustive),
         pytest.param("train_deepspeed", {"processes": 3, "zero_stage": 3}, marks=pytest.mark.exhaustive),
         pytest.param("train_transformers", {"processes": 2}, marks=pytest.mark.exhaustive),
-        ("train_transformers", {"processes": 3, "sharding": "fsdp"}),
+        pytest.param("train_transformers", {"processes": 3, "sharding": "fsdp"}, marks=pytest.mark.exhaustive),
         pytest.param("train_transformers", {"processes": 2, "sharding": "deepspeed"}, marks=pytest.mark.exhaustive),
     ],
 )

@@ -113,14 +113,8 @@ def test_the_weights_are_those_of_ddp_in_all_stages(digits: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("stage", "precision"),
-    [
-        pytest.param(0, "bf16", marks=pytest.mark.exhaustive),
-        pytest.param(2, "fp32", marks=pytest.mark.exhaustive),
-        (3, "fp32"),
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("stage", "precision"), [(0, "bf16"), (2, "fp32"), (3, "fp32")])
 def test_a_killed_training_ends_with_the_same_bits(stage: int, precision: str, few: Path, tmp_path: Path) -> None:
     zero = SHARDED if stage == 3 else {}
     config = written(tmp_path / "config.json", {"zero_optimization": {"stage": stage, **zero}})
@@ -167,6 +161,7 @@ def test_the_guides_example_trains_as_it_stands(few: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_language_model_in_bf16_with_tuning_and_16_bit_weights(tmp_path: Path) -> None:
     text = write_language_dataset(tmp_path / "text", rows=(64, 8, 4))
     options = {**DEEPSPEED, "layers": 1, "width": 32, "batch_size": 8, "epochs": 2, "precision": "bf16"}
@@ -187,6 +182,7 @@ def test_a_language_model_in_bf16_with_tuning_and_16_bit_weights(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(400)
 def test_under_mpi_on_one_and_two_nodes_no_variable_is_set_by_hand(
     digits: Path, tmp_path: Path, exhaustive: bool

@@ -146,6 +146,7 @@ def test_what_saves_memory_does_not_change_the_result(text: Path, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_bf16_learns_through_all_three_kinds_of_parallelism(text: Path, tmp_path: Path) -> None:
     options = OPTIONS | {
         "precision": "bf16",

@@ -116,6 +116,7 @@ def build(input_shape, num_outputs):
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_a_regression_with_a_model_of_ones_own(tmp_path: Path, exhaustive: bool) -> None:
     (tmp_path / "code").mkdir()

@@ -124,6 +124,7 @@ def test_ranks_launcher_passes_and_sharding_do_not_change_the_result(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_training_ends_with_the_same_bits(passages: Path, tmp_path: Path) -> None:
     options = {
         **OPTIONS,

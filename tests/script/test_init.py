@@ -305,7 +305,7 @@ NEEDS = {"plain": "torch", "tensorflow": "tensorflow", "lightning": "lightning",
 @pytest.mark.parametrize(
     "template",
     [
-        name if name in ("plain", "ddp", "horovod") else pytest.param(name, marks=pytest.mark.exhaustive)
+        name if name in ("plain", "ddp") else pytest.param(name, marks=pytest.mark.exhaustive)
         for name in template_lines()
     ],
 )
