@@ -98,6 +98,8 @@ class ModelCard:
             raise ValueError(f"input_shape {self.input_shape} has sizes below 1, or none")
         if not all(map(math.isfinite, (*self.mean, *self.std, self.target_mean, self.target_std))):
             raise ValueError("a mean or standard deviation is not a finite number")
+        if len(self.mean) != len(self.std):
+            raise ValueError(f"there are {len(self.mean)} means and {len(self.std)} standard deviations")
         if not all(isinstance(column, Mapping) for column in self.table.get("columns", ())):
             raise TypeError("a column of the table is no object")
 

@@ -20,13 +20,13 @@ from .refuse import make_refusal
 
 _EMBEDDING_STD = 0.02
 _FOLLOWING = ("key_value_heads", "feed_forward_width")  # 0 is a size that follows from the others
-_MOST_LAYERS = 10_000  # each is built, even without memory: a number in a stranger's file could take for ever
+MOST_LAYERS = 10_000  # each is built, even without memory: a number in a stranger's file could take for ever
 _MOST_SIZE = 2**31 - 1
 
 
 def _size_problem(name: str, value: object) -> str:
     """Why a size is none that can be built; empty if it is one."""
-    most = _MOST_LAYERS if name == "layers" else _MOST_SIZE
+    most = MOST_LAYERS if name == "layers" else _MOST_SIZE
     if type(value) is not int or value > most:
         return f"{name} {str(value)[:40]} is no whole number up to {most:,}"
     return "" if value >= 1 or (value == 0 and name in _FOLLOWING) else f"{name} {value} is not 1 or more"

@@ -173,3 +173,9 @@ def test_a_manifest_that_names_no_state_is_damaged(tmp_path: Path) -> None:
     assert "names no file with the state" in (find_damage(folder) or "")
     with pytest.raises(DamageError):
         CheckpointReader(folder)
+
+
+def test_a_card_with_another_number_of_means_than_of_deviations_is_refused() -> None:
+    card = ModelCard("mlp", (8, 8, 1), "uint8", ("a", "b"), (), (1.0,))
+    with pytest.raises(Refusal, match="there are 0 means and 1 standard deviations"):
+        ModelCard.from_json(card.to_json(), "card.json")

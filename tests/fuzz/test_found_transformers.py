@@ -31,7 +31,10 @@ def change(folder: Path, **values: Any) -> None:
     (folder / "config.json").write_text(json.dumps({**config, **values}))
 
 
-@pytest.mark.parametrize("values", [{"hidden_size": {"path": []}}, {"vocab_size": 10**30}, {"pad_token_id": None}])
+@pytest.mark.parametrize(
+    "values",
+    [{"hidden_size": {"path": []}}, {"vocab_size": 10**30}, {"pad_token_id": None}, {"num_hidden_layers": 2**31}],
+)
 def test_a_damaged_configuration_of_a_saved_model_is_refused(saved: Path, values: dict[str, Any]) -> None:
     change(saved, **values)
     with pytest.raises(Refusal, match=r"huggingface cannot be read: .* Train and save the model again"):
@@ -46,7 +49,9 @@ def test_a_saved_model_that_lost_a_weight_is_refused(saved: Path) -> None:
         load_model(saved.parents[2])
 
 
-@pytest.mark.parametrize("values", [{"hidden_size": {"path": []}}, {"architectures": [5]}])
+@pytest.mark.parametrize(
+    "values", [{"hidden_size": {"path": []}}, {"architectures": [5]}, {"num_hidden_layers": 2**31}]
+)
 def test_a_damaged_configuration_of_a_base_model_is_refused(saved: Path, values: dict[str, Any]) -> None:
     from shared.training.transformers.start import make_base_model
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from ..card import LANGUAGE_MODELING, ModelCard  # noqa: TID252
+from ..decoder import MOST_LAYERS  # noqa: TID252
 from ..folder import HUGGINGFACE_NAME, INSIDE, copy_tokenizer, finish_model, open_model  # noqa: TID252
 from ..mlmodel import installed_versions  # noqa: TID252
 from ..refuse import make_refusal  # noqa: TID252
@@ -25,7 +26,7 @@ from .module import TokenModel
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 _ROWS_AT_ONCE: Final = 64
 _NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas")
@@ -46,14 +47,18 @@ def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
     Raises:
         Refusal: if the folder holds no such model, or a damaged one.
     """
-    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
     inside, card = open_model(folder)
     kind: Any = AutoModelForCausalLM if card.task == LANGUAGE_MODELING else AutoModelForSequenceClassification
     try:
+        saved = inside / HUGGINGFACE_NAME
+        config = AutoConfig.from_pretrained(saved, local_files_only=True, trust_remote_code=False)
+        check_layers(config)
         net: PreTrainedModel
         net, found = kind.from_pretrained(
-            inside / HUGGINGFACE_NAME,
+            saved,
+            config=config,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
@@ -74,6 +79,13 @@ def load_model(folder: str | Path) -> tuple[TokenModel, ModelCard]:
             f"such as {', '.join(missing[:3])}. Train and save the model again."
         )
     return TokenModel(net, padding, int(card.settings.get("separator", -1))).eval(), card
+
+
+def check_layers(config: PreTrainedConfig) -> None:
+    """Raise ValueError for more layers than any model has: each is built, which a stranger's number makes endless."""
+    for name, value in config.to_dict().items():
+        if ("layers" in name or name == "n_layer") and isinstance(value, int) and value > MOST_LAYERS:
+            raise ValueError(f"{name} {value} is no whole number up to {MOST_LAYERS:,}")
 
 
 def load_served(inside: Path) -> ServedText:

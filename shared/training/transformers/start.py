@@ -21,6 +21,7 @@ from transformers import (
 from shared.data import Dataset, TextEncoding
 from shared.distributed import Refusal, World
 from shared.models import ModelCard
+from shared.models.transformers.package import check_layers
 from shared.settings.network import BaseModelSettings
 from shared.settings.training import PrecisionSettings
 from shared.storage import read_bytes
@@ -156,7 +157,9 @@ def _config(folder: Path | None, base_config: Path | None, data: Dataset, text: 
     source = folder or (find_config(base_config) if base_config else None)
     if source is None:
         return _small(text, causal=not data.index.classes)
-    return AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+    config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+    check_layers(config)
+    return config
 
 
 def _small(text: TextEncoding, *, causal: bool) -> PreTrainedConfig:
