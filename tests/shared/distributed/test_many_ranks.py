@@ -66,7 +66,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
 
     monkeypatch.setattr(socket, "socket", Counting)
     monkeypatch.setattr(MessageDecoder, "feed", count_fed)
-    monkeypatch.setattr(joining, "start_sentry", lambda *_: None)  # a process for each
     threading.settrace(counts.trace)
     try:
         yield counts
