@@ -271,6 +271,8 @@ class StepExecution(ABC):
         """What it has logged so far, or what the step that it reuses has."""
         if self._last_logged is not None:
             return self._last_logged
+        if self._started is None and self.source is None:  # a page of many waiting steps asks each of them
+            return LoggedValues()
         folder = self.source.folder(self.context.home) if self.source else self.folder
         places = event_places(self.context.home, folder, self.key)
         if self._logged_files is None or self._logged_files.places != tuple(places) or self.is_finished:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ _WAITING_PLACE = re.compile(
 """Where a main thread stands that waits for other ranks; in a backward pass it may also compute."""
 _COLLECTIVE_PLACE = re.compile(r"/(torch/distributed/(?!checkpoint/)|horovod/|deepspeed/comm/)")
 """Where one waits for no longer than a time-out that all have in common, whatever was announced."""
+_SOON_SECONDS = 10.0
+"""Who waits at the control plane, and gives up within these, would name who did not come in any case."""
 _BUSY_SHARE = 0.5
 Member: TypeAlias = tuple[str, int]
 """Role and rank."""
@@ -144,6 +147,7 @@ class RollCall:
 
     def __init__(self, members: Mapping[Member, Guest], until: float) -> None:
         self.until = until
+        self._members = members
         asked = [guest for (role, _), guest in members.items() if role.startswith(_SENTRY_OF)]
         self._answers: dict[Member, Message] = {}
         self._silent = {guest.member for guest in asked}
@@ -168,12 +172,9 @@ class RollCall:
         It is one that has finished fewer steps, else one that does not stand where ranks wait for others, else one that
         computes where others sleep, else one that stands where most do not.
         """
-        answers = self._answers.values()
-        if any(answer["steps"] and not answer["watched"] for answer in answers):
+        if any(answer["steps"] and not answer["watched"] for answer in self._answers.values()):
             return ""
-        if not any(
-            answer["waits"] or (answer["overdue"] and _COLLECTIVE_PLACE.search(answer["place"])) for answer in answers
-        ):
+        if not any(self._waits(member, answer) for member, answer in self._answers.items()):
             return ""
         found = [member for member, answer in self._answers.items() if not answer["moving"]]
         if not found:
@@ -191,6 +192,16 @@ class RollCall:
         words = silence_words(longest, first["place"]).replace('"', "'").replace("\\", "/")
         more = f"; nor does {' or '.join(titles[1:])}" if len(titles) > 1 else ""
         return f"{titles[0]} makes no progress: {words}{more}."
+
+    def _waits(self, member: Member, answer: Message) -> bool:
+        """Whether a rank waits for another one, and for no longer than its time-out: also in an announced silence."""
+        if answer["waits"] or not answer["overdue"]:
+            return bool(answer["waits"])
+        role, rank = member
+        guest = self._members.get((role.removeprefix(_SENTRY_OF), rank))
+        if guest is not None and guest.waiting and guest.deadline is not None:
+            return guest.deadline - time.monotonic() <= _SOON_SECONDS
+        return _COLLECTIVE_PLACE.search(answer["place"]) is not None
 
     def _narrow(self, members: list[Member], is_suspect: Callable[[Message], bool]) -> list[Member]:
         """Keep the suspects among them, if there are any."""

@@ -248,8 +248,9 @@ _MADE_BY = f"""
 SELECT run_id, name, parents.value, status, started, ended FROM runs
     LEFT JOIN tags AS parents ON parents.kind = 'run' AND owner = run_id AND key = 'mlflow.parentRunId'
         AND typeof(parents.value) = 'text'
-    WHERE NOT managed AND stage = 'active' AND {_MADE_FITS} AND run_id IN (SELECT owner FROM tags
-        WHERE kind = 'run' AND (key = ? AND value = ? OR key = 'mlflow.parentRunId' AND value = ?))
+    WHERE NOT managed AND stage = 'active' AND {_MADE_FITS} AND run_id IN (
+        SELECT owner FROM tags WHERE kind = 'run' AND key = ? AND value = ?
+        UNION SELECT owner FROM tags WHERE kind = 'run' AND key = 'mlflow.parentRunId' AND value = ?)
     ORDER BY number LIMIT ?
 """
 

@@ -214,9 +214,14 @@ def test_a_rank_that_hangs_where_silence_was_announced_is_named_before_those_tha
     assert took < 16, "12 s on a machine of its own, of which 2 are for the start"
 
 
-def test_a_rank_that_hangs_in_a_pause_in_which_another_stands_in_a_collective_is_named() -> None:
-    """As in a save that gathers what it writes."""
-    code = """
+@pytest.mark.parametrize(
+    "meets",
+    ["dist.all_reduce(torch.zeros(1))", 'world.any(False, "not finite", timeout=12.0)'],
+    ids=["gloo", "control"],
+)
+def test_a_rank_that_hangs_in_a_pause_in_which_another_waits_for_it_is_named(meets: str) -> None:
+    """As in a save that gathers what it writes, and agrees that it is finite."""
+    code = f"""
         import torch
         import torch.distributed as dist
         from shared.distributed import init, liveness
@@ -229,7 +234,7 @@ def test_a_rank_that_hangs_in_a_pause_in_which_another_stands_in_a_collective_is
             with liveness.silence_expected():
                 if world.rank == 1:
                     sum(range(10**12))
-                dist.all_reduce(torch.zeros(1))
+                {meets}
     """
     for rank in run_ranks(code, timeout=30):
         assert re.search(r"rank 1 \(node 0\) makes no progress: nothing has moved for (7|8|9|10) s", rank.stderr)
