@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -61,6 +62,7 @@ def run_in_kept_engine() -> int | None:
                 os.close(life)
                 theirs.close()
             signals.forward_to(handle)
+            signals.wait_for(report)
             told = report.recv(_CODE.size)
     if len(told) == _CODE.size:
         return int(_CODE.unpack(told)[0])
@@ -163,8 +165,10 @@ class _Signals:
         self._handle: int | None = None
         self._early: list[int] = []
         self._before: dict[signal.Signals, Any] = {}
+        self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def __enter__(self) -> Self:
+        signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         for one in _FORWARDED:
             if signal.getsignal(one) is not signal.SIG_IGN:
                 self._before[one] = signal.signal(one, self._pass_on)
@@ -175,6 +179,9 @@ class _Signals:
     def __exit__(self, *_: object) -> None:
         for one, handler in self._before.items():
             signal.signal(one, handler)
+        signal.set_wakeup_fd(-1)
+        os.close(self._woken)
+        os.close(self._wakes)
         if self._handle is None:
             for number in self._early:
                 os.kill(os.getpid(), number)
@@ -184,6 +191,17 @@ class _Signals:
         self._handle = handle
         for number in self._early:
             self._send(number)
+
+    def wait_for(self, report: socket.socket) -> None:
+        """Wait until there is something to read.
+
+        A signal that comes just before a blocking read would have its handler run after it: it wakes this.
+        """
+        watched = select.poll()
+        for one in (report.fileno(), self._woken):
+            watched.register(one, select.POLLIN)
+        while report.fileno() not in (ready := [number for number, _ in watched.poll()]):
+            os.read(ready[0], 1 << 12)
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         if self._handle is None:

@@ -88,9 +88,9 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(check: Any, seconds: float = 20.0) -> None:
-    """Wait for something to become true."""
+def wait_until(check: Any, seconds: float = 20.0, every: float = 0.05) -> None:
+    """Wait for something to become true, and look so often."""
     end = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < end, "not within the time"
-        time.sleep(0.05)
+        time.sleep(every)
