@@ -169,14 +169,19 @@ class RollCall:
     def verdict(self) -> str:
         """Say which rank holds up the others; empty if none does: something moves, or pauses as it has said it will.
 
+        Who waits in its pause for others does not pause: of one that does not come out of a step it is the first sign.
+
         It is one that has finished fewer steps, else one that does not stand where ranks wait for others, else one that
         computes where others sleep, else one that stands where most do not.
         """
-        if any(answer["steps"] and not answer["watched"] for answer in self._answers.values()):
+        resting = [member for member, answer in self._answers.items() if answer["steps"] and not answer["watched"]]
+        if any(not self._stands_for_others(member) for member in resting):
             return ""
         if not any(self._waits(member, answer) for member, answer in self._answers.items()):
             return ""
         found = [member for member, answer in self._answers.items() if not answer["moving"]]
+        if resting:  # who stands in a collective in an announced silence waits for one that is silent in a step
+            found = [member for member in found if self._hangs_in_a_step(self._answers[member])]
         if not found:
             return ""
         found = self._narrow(found, lambda answer: answer["steps"] > 0)
@@ -197,11 +202,26 @@ class RollCall:
         """Whether a rank waits for another one, and for no longer than its time-out: also in an announced silence."""
         if answer["waits"] or not answer["overdue"]:
             return bool(answer["waits"])
-        role, rank = member
-        guest = self._members.get((role.removeprefix(_SENTRY_OF), rank))
+        guest = self._rank_of(member)
         if guest is not None and guest.waiting and guest.deadline is not None:
             return guest.deadline - time.monotonic() <= _SOON_SECONDS
         return _COLLECTIVE_PLACE.search(answer["place"]) is not None
+
+    def _stands_for_others(self, member: Member) -> bool:
+        """Whether a rank does nothing until others come, in a collective or at the control plane."""
+        guest, answer = self._rank_of(member), self._answers[member]
+        if answer["moving"] or answer["busy"] >= _BUSY_SHARE:
+            return False
+        return bool(guest is not None and guest.waiting) or _COLLECTIVE_PLACE.search(answer["place"]) is not None
+
+    def _rank_of(self, member: Member) -> Guest | None:
+        """The rank that a sentry watches, if it has not left."""
+        role, rank = member
+        return self._members.get((role.removeprefix(_SENTRY_OF), rank))
+
+    def _hangs_in_a_step(self, answer: Message) -> bool:
+        """Whether it has been silent for long in a step, and not where ranks wait for others."""
+        return bool(answer["waits"]) and not _WAITING_PLACE.search(answer["place"])
 
     def _narrow(self, members: list[Member], is_suspect: Callable[[Message], bool]) -> list[Member]:
         """Keep the suspects among them, if there are any."""

@@ -242,6 +242,57 @@ def test_a_rank_that_hangs_in_a_pause_in_which_another_waits_for_it_is_named(mee
         assert rank.returncode == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("meets", ["dist.all_reduce(torch.zeros(1))", 'world.barrier("save")'], ids=["gloo", "control"])
+def test_a_rank_that_hangs_in_a_step_is_named_by_its_time_also_where_another_waits_for_it_in_a_pause(
+    meets: str,
+) -> None:
+    """One has begun to validate, and the other one never comes out of its last step."""
+    code = f"""
+        import torch
+        import torch.distributed as dist
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 8.0
+        with init("torch") as world:
+            liveness.limit_silence(1.0)
+            for _ in range(4):
+                world.end_step()
+            if world.rank == 1:
+                sum(range(10**12))
+            with liveness.silence_expected():
+                {meets}
+    """
+    for rank in run_ranks(code, timeout=30):
+        assert re.search(r"rank 1 \(node 0\) makes no progress: nothing has moved for (8|9|10) s", rank.stderr)
+        assert rank.returncode == -signal.SIGKILL
+
+
+def test_who_waits_in_a_pause_for_one_that_waits_in_a_step_is_left_alone() -> None:
+    """Some of the ranks gather what one of them writes, and another one waits for them in its next step."""
+    code = """
+        import time
+        import torch
+        import torch.distributed as dist
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 4.0
+        with init("torch") as world:
+            some = dist.new_group([0, 1])
+            liveness.limit_silence(1.0)
+            for _ in range(4):
+                world.end_step()
+            if world.rank < 2:
+                with liveness.silence_expected():
+                    if world.rank == 1:
+                        time.sleep(6)
+                    dist.all_reduce(torch.zeros(1), group=some)
+            dist.all_reduce(torch.zeros(1))
+            world.end_step()
+    """
+    ended = run_ranks(code, 1, 3, timeout=60)
+    assert [(rank.returncode, rank.stderr.count("no progress")) for rank in ended] == [(0, 0)] * 3
+
+
 def test_a_pause_is_no_hang_while_nobody_waits_for_its_end() -> None:
     code = PAUSES.replace("6.0", "2.0").format(pause="time.sleep(7)", paused="world.rank", waits='barrier("comes")')
     ended = run_ranks(code, timeout=60)
