@@ -47,7 +47,7 @@ def test_a_failed_run_says_why_and_where_and_can_be_read_again(
     for wrong in ({}, {"resume": "latest"}):
         with pytest.raises(UsageError, match="given"):
             allranks.run(*(["pipeline.yaml"] if wrong else []), **wrong)
-    with pytest.raises(UnknownNameError, match="is no run"):
+    with pytest.raises(UnknownNameError, match="is not among the runs"):
         allranks.load_run("nothing")
     assert allranks.runs(tmp_path / "elsewhere") == []
 

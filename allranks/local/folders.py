@@ -278,9 +278,9 @@ class RunsHome:
             return (exact or matches)[0]
         if not runs:
             raise UnknownNameError(f"there are no runs in {self.runs}.", "Start one with `allranks run`.")
-        problem = f"fits {len(matches)} runs" if matches else "is no run"
-        known = ", ".join(run.id for run in (matches or runs)[-5:])
-        raise UnknownNameError(f"{name!r} {problem}: {known}.", "See `allranks runs list`.")
+        problem = f"fits {len(matches)} runs" if matches else f"is not among the runs in {self.runs}"
+        newest = ", ".join(run.id for run in (matches or runs)[-5:])
+        raise UnknownNameError(f"{name!r} {problem}; the newest: {newest}.", "See `allranks runs list`.")
 
 
 def write_json_file(path: Path, document: Any) -> None:

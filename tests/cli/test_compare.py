@@ -65,7 +65,7 @@ def test_fewer_than_two_runs_and_one_twice_are_refused(cli: Callable[..., Called
     for arguments, message in (
         (("r1",), "one run cannot be compared"),
         (("r1", "latest"), "named twice"),
-        (("r1", "x"), "'x' is no run"),
+        (("r1", "x"), "'x' is not among the runs in "),
     ):
         called = cli("runs", "compare", *arguments, "--runs-dir", str(tmp_path))
         assert (called.code, message in called.err) == (2, True), called.err

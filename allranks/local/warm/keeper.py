@@ -116,6 +116,7 @@ class TemplateKeeper:
         self._templates[spec.key] = template, self._asked
         if not template.is_ready:
             return _NOT_YET
+        self._hear(template)  # a few hundred of what it tells fit into the socket, and the rest would be lost
         try:
             template.ask(asked["request"], files)
         except OSError as error:

@@ -37,7 +37,7 @@ ASYNCHRONOUS = ("parameter_server",)
 """Of its steps two runs differ, however they are started."""
 MEASURED = ("compare", "check")
 """Reports of speeds."""
-_OF_THE_RUN = re.compile(r"\b[0-9a-f]{64}\b|(127\.0\.0\.1|localhost):\d+|PORT\": \"\d+")
+_OF_THE_RUN = re.compile(r"\b[0-9a-f]{64}\b|(127\.0\.0\.\d+|localhost):\d+|PORT\": \"\d+")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?")
 
 
