@@ -10,13 +10,14 @@ from __future__ import annotations
 import faulthandler
 import mmap
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,6 +109,10 @@ def start_sentry(title: str, connection: socket.socket) -> SentryLink | None:
     page, stacks = os.memfd_create("progress"), os.memfd_create("stacks")
     try:
         os.ftruncate(page, mmap.PAGESIZE)
+        faulthandler.unregister(sentry.STACK_SIGNAL)  # of an earlier world
+        # Python's end puts back what was there before: the default would end a rank that is asked in its last moment.
+        with suppress(ValueError):  # not in the main thread
+            signal.signal(sentry.STACK_SIGNAL, signal.SIG_IGN)
         faulthandler.register(sentry.STACK_SIGNAL, file=stacks, all_threads=True)
         passed = [connection.fileno(), page, stacks]
         command = [sys.executable, "-I", "-S", sentry.__file__, str(os.getpid()), *map(str, passed)]

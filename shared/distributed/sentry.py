@@ -210,11 +210,15 @@ class Sentry:
         """Answer what tells the control plane who holds up the others; see ``meeting.RollCall``."""
         import json  # most sentries never need it
 
-        moves, steps, limit, longest = self._read_page()
+        moves, steps, limit, _ = self._read_page()
         used = self._used_seconds()
         select.select([self._rank], [], [], _WATCHED_SECONDS)
         busy = (self._used_seconds() - used) / _WATCHED_SECONDS
-        moving = self._read_page()[0] != moves
+        moved, _, _, longest = self._read_page()
+        if longest == 0:  # the rank has left the world meanwhile, and is not asked any more
+            self._is_over = True
+            return
+        moving = moved != moves
         overdue = not limit and 0 < pause_looks(longest) <= self._still
         answer = {
             "op": "where",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from shared.distributed import liveness
-from shared.distributed.sentry import LIMIT, News, is_stopped, place_of, stalled_news
+from shared.distributed.sentry import LIMIT, STACK_SIGNAL, News, is_stopped, place_of, stalled_news
 from shared.distributed.wire import encode_message
 from tests.helpers import ROOT, run_ranks
 from tests.local.support import run_json
@@ -291,6 +291,39 @@ def test_who_waits_in_a_pause_for_one_that_waits_in_a_step_is_left_alone() -> No
     """
     ended = run_ranks(code, 1, 3, timeout=60)
     assert [(rank.returncode, rank.stderr.count("no progress")) for rank in ended] == [(0, 0)] * 3
+
+
+def test_who_is_asked_where_it_stands_while_it_ends_ends_well() -> None:
+    """Another rank may raise an alarm just then; Python has taken back its handlers while libraries still end."""
+    code = """
+        import ctypes, socket
+        from shared.distributed import liveness
+
+        here, there = socket.socketpair()
+        for world in "first", "second":
+            assert liveness.start_sentry(f"rank 0 of a {world} world", here)
+        libc = ctypes.CDLL(None)
+        libc.on_exit(libc.getchar, None)  # which runs last of all, until the test lets it end
+        print("ends", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as rank:
+        assert rank.stdin
+        assert rank.stdout
+        assert rank.stdout.readline() == "ends\n"
+        while catches(rank.pid, STACK_SIGNAL):
+            time.sleep(0.01)
+        os.kill(rank.pid, STACK_SIGNAL)
+        rank.stdin.close()
+    assert rank.returncode == 0
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal: https://man7.org/linux/man-pages/man5/proc_pid_status.5.html."""
+    caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert caught
+    return bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 def test_a_pause_is_no_hang_while_nobody_waits_for_its_end() -> None:
