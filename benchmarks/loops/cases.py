@@ -59,7 +59,7 @@ CASES: Mapping[str, LoopCase] = {
     "train_ddp, resnet, 32 rows": LoopCase("train_ddp", "ddp", 32, _LARGER, 5, {"architecture": "resnet"}, warm_up=2),
     "train_fsdp, decoder of 0.1 million, 8 x 32 tokens": LoopCase("train_fsdp", "fsdp", 8, (32,), 40, _SMALL_DECODER),
     "train_fsdp, decoder of 3 million, 8 x 128 tokens": LoopCase(
-        "train_fsdp", "fsdp", 8, (128,), 6, _LARGER_DECODER, warm_up=2
+        "train_fsdp", "fsdp", 8, (128,), 14, _LARGER_DECODER, warm_up=4
     ),
     "train_lightning, mlp, 64 rows": LoopCase("train_lightning", "lightning_fit", 64, _SMALL, 100),
     "train_lightning, mlp, 64 rows, nothing reported by hand": LoopCase(

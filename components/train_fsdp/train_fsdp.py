@@ -205,13 +205,19 @@ def parallel(module: DecoderModel, mesh: RankMesh, settings: Settings, dtype: to
         for block in module.blocks.values():
             block.compile()
     compute = torch.bfloat16 if settings.precision.precision == "bf16" else dtype
-    offloads = settings.parallel.offloads_from(mesh.devices.device_type)
+    # To ask for a type where all have it already would have FSDP look for what to cast in front of each part.
+    arithmetic = MixedPrecisionPolicy() if compute is dtype else MixedPrecisionPolicy(compute, reduce_dtype=dtype)
+    offloads, reshards = (
+        settings.parallel.offloads_from(mesh.devices.device_type),
+        settings.parallel.reshard_after_forward,
+    )
     for part in (*module.blocks.values(), module):
+        is_next = part is module and not mesh.pipelined  # what the backward pass begins with
         fully_shard(
             part,
             mesh=mesh.devices[DATA],
-            reshard_after_forward=settings.parallel.reshard_after_forward,
-            mp_policy=MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=dtype),
+            reshard_after_forward=reshards and not is_next,
+            mp_policy=arithmetic,
             offload_policy=CPUOffloadPolicy() if offloads else OffloadPolicy(),
         )
     return compute

@@ -221,19 +221,20 @@ def test_a_node_is_told_from_one_of_its_ranks(tmp_path: Path) -> None:
         ) as engine:
             pids = {rank: wait_for(lambda rank=rank: pid_of(tmp_path, rank)) for rank in range(4)}
             engine.send_signal(signal.SIGSTOP)
+            wait_for_state("T", [engine.pid])  # before that it may still see the first of them end
             for rank in victims:
                 os.kill(pids[rank], signal.SIGKILL)
-            wait_for_death([pids[rank] for rank in victims])
+            wait_for_state("Z", [pids[rank] for rank in victims])
             engine.send_signal(signal.SIGCONT)
             failure = json.loads(engine.communicate()[0])["steps"]["train"]["failure"]
         assert (failure["cause"], failure["rank"] in victims) == (cause, True)
         shutil.rmtree(tmp_path / ".allranks")
 
 
-def wait_for_death(pids: list[int]) -> None:
-    """Until these processes only wait to be reaped."""
+def wait_for_state(state: str, pids: list[int]) -> None:
+    """Until these processes are stopped (T), or only wait to be reaped (Z)."""
     stats = [Path(f"/proc/{pid}/stat") for pid in pids]
-    wait_for(lambda: all(stat.read_text().rpartition(")")[2].split()[0] == "Z" for stat in stats))
+    wait_for(lambda: all(stat.read_text().rpartition(")")[2].split()[0] == state for stat in stats))
 
 
 def pid_of(folder: Path, rank: int) -> int | None:
