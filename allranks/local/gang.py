@@ -33,6 +33,11 @@ class RankExit:
     used: ProcessEnd | None = None
 
     @property
+    def was_killed(self) -> bool:
+        """Whether SIGKILL ended it, or what its shell had started."""
+        return self.code in {-signal.SIGKILL, 128 + signal.SIGKILL}
+
+    @property
     def reason(self) -> str:
         """``ended with exit code 3``, or ``was killed by SIGKILL``."""
         if self.code < 0:
@@ -157,6 +162,14 @@ class RankGang:
         """The rank that ended the gang, if one failed that it cannot do without."""
         failed = [exit_ for exit_ in self.exits if exit_.code != 0]
         return next((one for lost, one in enumerate(failed, 1) if lost > self._spare or one.command.node == 0), None)
+
+    @property
+    def beside_killed(self) -> tuple[int, ...]:
+        """The descriptors of the ranks that run on the node, one of several, on which the first failure was a kill."""
+        first = self.first_failure
+        if first is None or not first.was_killed or {one.node for one in self.commands} == {first.command.node}:
+            return ()
+        return tuple(key for key, (_, command) in self._running.items() if command.node == first.command.node)
 
     @property
     def has_losses(self) -> bool:

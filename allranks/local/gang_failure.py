@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +32,6 @@ _STOOD_STILL = re.compile(
 _SENTRY_LINES, _SENTRY_BYTES = 2000, 1 << 18  # in which it is looked for: the stacks of many threads follow
 
 _LONG_LOG, _QUOTED = 200, 20  # lines that are looked at, and those of them that are quoted
-_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _MOST_OF_IT = 0.75
 """Of the limit: a peak below that has not filled it alone."""
 _MOST_RANKS = 8  # whose ends are quoted when time is up
@@ -79,7 +77,7 @@ class FailedAttempt:
     def _cause(self, first: RankExit, gang: RankGang) -> str:
         if was_aborted_at_exit(first, gang):
             return ""  # no error of the code: the attempt is repeated for it
-        stood_still = first.code in _KILLED and bool(_who_stood_still(first.command.log))
+        stood_still = first.was_killed and bool(_who_stood_still(first.command.log))
         was_launched = any(first is one for one in gang.exits)
         last = last_lines(first.command.log)
         timed_out, lacked = bool(self.time_out), self.lacked_memory
@@ -91,14 +89,13 @@ class FailedAttempt:
         if was_aborted_at_exit(first, gang):
             done = "when its own work seems to have been done (see docs/local-engine.md)"
             return f"{first.reason} while Python ended, {done}"
-        was_killed = first.code in _KILLED
-        if was_killed and (cause := _who_stood_still(first.command.log)):
+        if first.was_killed and (cause := _who_stood_still(first.command.log)):
             return f"was ended: {cause}"
         if self.lacked_memory:
-            how = "was killed" if was_killed else f"{first.reason}; meanwhile the kernel killed a process"
+            how = "was killed" if first.was_killed else f"{first.reason}; meanwhile the kernel killed a process"
             details = "; ".join(filter(None, [self._peak(first.command.rank), f"next step: {self._next_steps()}"]))
             return f"{how} for want of memory: {details}"
-        if not was_killed:
+        if not first.was_killed:
             return first.reason
         if self.lacked_memory is None:
             return f"{first.reason}; where nobody has sent it, memory has run out: `dmesg` says so"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,7 @@ from allranks.local.stopped_ranks import StoppedRanks
 from allranks.local.tracking.endpoint import TrackingEndpoint
 
 _STACK_SECONDS = 0.5  # that hung ranks get to write their stacks
+_NODE_SECONDS = 0.2  # within which the ranks of a node that is lost die
 _SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after the last worker
 
 
@@ -79,12 +81,24 @@ class GangWatch:
         self._forget(descriptors)
         gang.reap(descriptors)
         if gang.first_failure is not None and not gang.is_stopping:
+            self._await_node(gang)
             gang.kill()  # the others' exits come as events of their own
         elif gang.only_servers_left:
             execution.due = time.monotonic() + _SERVER_SECONDS
         if gang.is_finished or gang.has_losses:  # nothing of a lost node is to go on by itself
             self._sweep_orphans(gang)
         return gang.is_finished
+
+    def _await_node(self, gang: RankGang) -> None:
+        """Where a rank was killed, see whether its whole node is lost before the others are ended."""
+        until = time.monotonic() + _NODE_SECONDS
+        while (beside := gang.beside_killed) and (left := until - time.monotonic()) > 0:
+            poll = select.poll()
+            for descriptor in beside:
+                poll.register(descriptor, select.POLLIN)
+            ended = [descriptor for descriptor, _ in poll.poll(1000 * left)]
+            self._forget(ended)
+            gang.reap(ended)
 
     def enforce_timeouts(self) -> None:
         """End ranks that were stopped, and attempts whose time is up, whose ranks are asked for their stacks first."""

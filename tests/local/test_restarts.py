@@ -211,7 +211,7 @@ def test_what_anybody_may_write_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_node_is_told_from_one_of_its_ranks(tmp_path: Path) -> None:
-    """The engine stands still meanwhile, so that it finds both dead at once as it would a node."""
+    """The engine may see the end of one before the other one is killed."""
     script = "echo $$ > ${{outputs.out}}/$RANK; sleep 600"
     more = "distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}"
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{train: {step(script, outputs=KEPT, more=more)}}}\n")
@@ -220,21 +220,12 @@ def test_a_node_is_told_from_one_of_its_ranks(tmp_path: Path) -> None:
             command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True
         ) as engine:
             pids = {rank: wait_for(lambda rank=rank: pid_of(tmp_path, rank)) for rank in range(4)}
-            engine.send_signal(signal.SIGSTOP)
-            wait_for_state("T", [engine.pid])  # before that it may still see the first of them end
             for rank in victims:
                 os.kill(pids[rank], signal.SIGKILL)
-            wait_for_state("Z", [pids[rank] for rank in victims])
-            engine.send_signal(signal.SIGCONT)
+                time.sleep(0.01)
             failure = json.loads(engine.communicate()[0])["steps"]["train"]["failure"]
         assert (failure["cause"], failure["rank"] in victims) == (cause, True)
         shutil.rmtree(tmp_path / ".allranks")
-
-
-def wait_for_state(state: str, pids: list[int]) -> None:
-    """Until these processes are stopped (T), or only wait to be reaped (Z)."""
-    stats = [Path(f"/proc/{pid}/stat") for pid in pids]
-    wait_for(lambda: all(stat.read_text().rpartition(")")[2].split()[0] == state for stat in stats))
 
 
 def pid_of(folder: Path, rank: int) -> int | None:
