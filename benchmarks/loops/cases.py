@@ -57,7 +57,7 @@ CASES: Mapping[str, LoopCase] = {
     "train_ddp, mlp, 64 rows": LoopCase("train_ddp", "ddp", 64, _SMALL, 150),
     "train_ddp, mlp, 1,024 rows": LoopCase("train_ddp", "ddp", 1024, _LARGER, 20),
     "train_ddp, resnet, 32 rows": LoopCase("train_ddp", "ddp", 32, _LARGER, 5, {"architecture": "resnet"}, warm_up=2),
-    "train_fsdp, decoder of 0.1 million, 8 x 32 tokens": LoopCase("train_fsdp", "fsdp", 8, (32,), 40, _SMALL_DECODER),
+    "train_fsdp, decoder of 0.1 million, 8 x 32 tokens": LoopCase("train_fsdp", "fsdp", 8, (32,), 100, _SMALL_DECODER),
     "train_fsdp, decoder of 3 million, 8 x 128 tokens": LoopCase(
         "train_fsdp", "fsdp", 8, (128,), 14, _LARGER_DECODER, warm_up=4
     ),
@@ -72,12 +72,12 @@ CASES: Mapping[str, LoopCase] = {
     "train_transformers, Llama of 0.9 million, 16 x 128 tokens": LoopCase(
         "train_transformers", "transformers_fit", 16, (128,), 6, warm_up=2
     ),
-    "train_horovod, mlp, 64 rows": LoopCase("train_horovod", "horovod_loop", 64, _SMALL, 100, **_HOROVOD),
-    "train_horovod, mlp, 1,024 rows": LoopCase("train_horovod", "horovod_loop", 1024, _LARGER, 20, **_HOROVOD),
+    "train_horovod, mlp, 64 rows": LoopCase("train_horovod", "horovod_loop", 64, _SMALL, 700, **_HOROVOD),
+    "train_horovod, mlp, 1,024 rows": LoopCase("train_horovod", "horovod_loop", 1024, _LARGER, 60, **_HOROVOD),
     "train_horovod_keras, mlp, 64 rows": LoopCase(
-        "train_horovod_keras", "horovod_keras", 64, _SMALL, 100, backend="tensorflow", **_HOROVOD
+        "train_horovod_keras", "horovod_keras", 64, _SMALL, 700, backend="tensorflow", **_HOROVOD
     ),
     "train_horovod_keras, mlp, 1,024 rows": LoopCase(
-        "train_horovod_keras", "horovod_keras", 1024, _LARGER, 20, backend="tensorflow", **_HOROVOD
+        "train_horovod_keras", "horovod_keras", 1024, _LARGER, 60, backend="tensorflow", **_HOROVOD
     ),
 }

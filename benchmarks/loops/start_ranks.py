@@ -19,6 +19,7 @@ def start_ranks(command: list[str], folder: Path, *, over_mpi: bool) -> str:
     if over_mpi:
         mpirun = str(Path(sys.executable).parent / "mpirun")
         binding = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        binding += ["--mca", "mpi_yield_when_idle", "1"]  # as the engine does: who waits would keep a core busy
         started = [([mpirun, *binding, "-n", str(RANKS), *command], environ)]
     else:
         with socket.create_server(("127.0.0.1", 0)) as free:
