@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 EPOCHS = "5"
 ROUNDS = 7
 NUMBERS = itertools.count()
-OTHER_EPOCHS = itertools.count(3)
+WARM_EPOCHS, COLD_EPOCHS = itertools.count(3), itertools.count(5)  # the same in each round: two runs warm up
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 SCRIPT = """
@@ -94,10 +94,10 @@ def main() -> None:
             keep("by_hand", [cold, warm, changed])  # what is measured is not lost with what fails later
             again = in_turn(
                 "image_classification with other epochs",
-                ("a second run, warm", lambda: classification(folder, "--runs-dir", str(folder / "kept"))),
+                ("a second run, warm", lambda: classification(WARM_EPOCHS, folder, "--runs-dir", str(folder / "kept"))),
                 (
                     "a first run, cold",
-                    lambda: classification(folder, "--no-cache", XDG_RUNTIME_DIR=str(folder / "none")),
+                    lambda: classification(COLD_EPOCHS, folder, "--no-cache", XDG_RUNTIME_DIR=str(folder / "none")),
                 ),
                 rounds=ROUNDS,
                 limit="1/3",
@@ -115,7 +115,7 @@ def warmed(folder: Path) -> Iterator[None]:
         for _ in range(2):
             engine(folder)
             changed_script(folder, by_engine=True)
-            classification(folder, "--runs-dir", str(folder / "kept"))
+            classification(WARM_EPOCHS, folder, "--runs-dir", str(folder / "kept"))
             time.sleep(10)  # what was imported too late for this run is there for the next one
         yield
     finally:
@@ -133,10 +133,10 @@ def changed_script(folder: Path, *, by_engine: bool) -> float:
     return seconds(lambda: run(command, folder, may_abort=not by_engine))
 
 
-def classification(folder: Path, *options: str, **extra: str) -> float:
+def classification(epochs: Iterator[int], folder: Path, *options: str, **extra: str) -> float:
     """A run of the library's pipeline, with epochs that no run has had; what was prepared is reused if it is there."""
     command = [sys.executable, "-m", "allranks", "run", str(ROOT / "pipelines" / "image_classification.yaml")]
-    command += [f"epochs={next(OTHER_EPOCHS)}", *options]
+    command += [f"epochs={next(epochs)}", *options]
     return seconds(lambda: run(command, folder, **extra))
 
 
