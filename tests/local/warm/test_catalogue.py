@@ -88,10 +88,13 @@ def variables(run: dict[str, Any], step: dict[str, Any]) -> list[str]:
 
 
 def said(run: dict[str, Any], step: dict[str, Any]) -> dict[str, set[str]]:
-    """The lines of each log without their numbers, since how often a rank tells of its progress depends on its speed."""
+    """The lines of each log without numbers and their padding: how often a rank tells of its progress depends on its speed."""
     logs = sorted(Path(step["folder"]).glob("user_logs/**/*.txt"))
     assert logs, step["name"]
-    return {log.name: {_NUMBER.sub("#", line) for line in blotted(run, log.read_text()).splitlines()} for log in logs}
+    return {
+        log.name: {" ".join(_NUMBER.sub("#", line).split()) for line in blotted(run, log.read_text()).splitlines()}
+        for log in logs
+    }
 
 
 def blotted(run: dict[str, Any], text: str) -> str:
