@@ -130,7 +130,7 @@ def changed_script(folder: Path, *, by_engine: bool) -> float:
         command = [sys.executable, "-m", "allranks", "run", "script/changed.py", "--scale", "1x2"]
     else:
         command = [*TORCHRUN, "script/changed.py"]
-    return seconds(lambda: run(command, folder, may_abort=not by_engine))
+    return seconds(lambda: run(command, folder, may_abort=not by_engine))  # an abort counts with the time it took
 
 
 def classification(epochs: Iterator[int], folder: Path, *options: str, **extra: str) -> float:

@@ -9,11 +9,9 @@ from pathlib import Path
 from tests.helpers import azure_variables, finish, free_port, started
 
 STEP = """
-    import random, signal, sys, time
+    import random, sys, time
     from shared.distributed import init
     from shared.training.core.meter import LossMeter
-
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one that comes when all have stopped is no matter
 
     class Meter(LossMeter):
         def _agree(self, wish):
