@@ -22,6 +22,7 @@ from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
 from shared.distributed.liveness import expect_silence, limit_silence
+from shared.distributed.termination import heeding_afterwards
 from shared.distributed.world import World, seconds_of
 
 _FAREWELL_SECONDS = 0.4  # others may still ask rank 0 why it fails; the launcher hears of it when it has ended
@@ -65,28 +66,29 @@ def init(
     _prepare_for_hangs(step_timeout)
     control: Control | None = None
     exit_request: SystemExit | None = None
-    try:
-        control = join_world(launch, os.environ, seconds)
-        launch = replace(launch, main_port=control.main_port)
-        with _variables(launch):
-            group = start(launch, control, backend, step_timeout) if start is not None else None
-            if launch.local_rank == 0:
-                print_line(_introduction(launch, group))
-            try:
-                yield World(launch, control, group, seconds_of(step_timeout, 0.0))
-            except SystemExit as request:
-                if request.code:
-                    raise
-                exit_request = request
-            expect_silence()
-            if launch.role == "worker":
-                control.meet("barrier", "end of init", None)  # as long as rank 0 takes to save a large model
-            if group is not None:
-                group.close()
-    except BaseException as error:
-        _end_badly(error, launch, control)
-        raise
-    control.leave(grace=30.0)
+    with heeding_afterwards():
+        try:
+            control = join_world(launch, os.environ, seconds)
+            launch = replace(launch, main_port=control.main_port)
+            with _variables(launch):
+                group = start(launch, control, backend, step_timeout) if start is not None else None
+                if launch.local_rank == 0:
+                    print_line(_introduction(launch, group))
+                try:
+                    yield World(launch, control, group, seconds_of(step_timeout, 0.0))
+                except SystemExit as request:
+                    if request.code:
+                        raise
+                    exit_request = request
+                expect_silence()
+                if launch.role == "worker":
+                    control.meet("barrier", "end of init", None)  # as long as rank 0 takes to save a large model
+                if group is not None:
+                    group.close()
+        except BaseException as error:
+            _end_badly(error, launch, control)
+            raise
+        control.leave(grace=30.0)
     if exit_request is not None:
         raise exit_request
 

@@ -191,6 +191,20 @@ def test_too_many_failures_fail_the_step(tmp_path, code, changes, why):
     assert carrying(f"AZUREML_ROOT_RUN_ID={result['run_id']}") == []
 
 
+def test_the_first_failure_too_many_is_the_last_that_counts(tmp_path):
+    """Two workers fail while the coordinator is stopped, which hears of both at once."""
+    code = (
+        "while len(os.listdir(os.environ['SEEN'])) < 2: time.sleep(0.01)\n"
+        "        parent = os.getppid()\n"
+        "        os.kill(parent, 19)\n"
+        "        os.spawnlp(os.P_NOWAIT, 'sh', 'sh', '-c', f'sleep 0.5; kill -CONT {parent}')\n"
+        "        raise ValueError('no')"
+    )
+    result = faulty(tmp_path, code, retry_settings={"max_retries": 0}, mini_batch_error_threshold=0)
+    assert tries(tmp_path) == [1, 1]
+    assert "failed: 1 mini batch has failed, and" in "\n".join(result["steps"]["score"]["failure"]["last_lines"])
+
+
 def test_empty_answers_are_no_failures_where_nobody_counts_items(tmp_path):
     changes = {"task_append_row_to": None, "mini_batch_error_threshold": 0, "outputs": None}
     result = faulty(tmp_path, "return []", error_threshold=-1, **changes)

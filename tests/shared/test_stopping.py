@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.helpers import azure_variables, finish, free_port, started
 
 STEP = """
-    import random, sys, time
+    import random, time
+    from pathlib import Path
     from shared.distributed import init
     from shared.training.core.meter import LossMeter
 
@@ -31,26 +32,68 @@ STEP = """
                 if meter.stop.is_last():
                     break
         print("stopped", step, flush=True)
+        while not Path("end").exists():  # as long as it takes to save a model
+            time.sleep(0.01)
+"""
+
+SERVED = """
+    import signal, threading, time
+    from pathlib import Path
+    from shared.distributed import init
+    from shared.training.core.stopping import StopAgreement, end_service, serve_training
+
+    def tell_when_serving():
+        while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            time.sleep(0.01)
+        print("begun", flush=True)
+
+    with init() as world:
+        if world.rank:
+            threading.Thread(target=tell_when_serving).start()
+            print("stopped", serve_training(world), flush=True)
+        else:
+            print("begun", flush=True)
+            with StopAgreement(world, alone=True) as stop:
+                while not stop.is_last():
+                    time.sleep(0.01)
+            end_service(world)
+            print("stopped", flush=True)
+        while not Path("end").exists():
+            time.sleep(0.01)
 """
 
 
-def stops(tmp_path: Path, every: int, asked: list[int]) -> set[str]:
+def stops(tmp_path: Path, script: str, asked: list[int], asked_later: tuple[int, ...] = ()) -> list[str]:
+    """The last lines of three ranks, of which some are asked to stop, and some when all have stopped and none has left."""
     port = free_port()
-    with started(STEP.format(every=every), [azure_variables(rank, 1, 3, port) for rank in range(3)], tmp_path) as ranks:
+    with started(script, [azure_variables(rank, 1, 3, port) for rank in range(3)], tmp_path) as ranks:
         for rank in ranks:
             rank.wait_for("begun")
         began = time.monotonic()
         for number in asked:
             ranks[number].kill(signal.SIGTERM)
+        for rank in ranks:
+            rank.wait_for("stopped")
+        for number in asked_later:
+            ranks[number].kill(signal.SIGTERM)
+        tmp_path.joinpath("end").touch()
         results = finish(ranks, 30)
     assert [result.returncode for result in results] == [0, 0, 0], results[0].stderr
     assert time.monotonic() - began < 10
-    return {result.stdout.splitlines()[-1] for result in results}
+    return [result.stdout.splitlines()[-1] for result in results]
 
 
 def test_one_rank_is_asked(tmp_path: Path) -> None:
-    assert len(stops(tmp_path, 1, [2])) == 1
+    assert len(set(stops(tmp_path, STEP.format(every=1), [2]))) == 1
 
 
 def test_all_are_asked_and_may_be_some_steps_apart(tmp_path: Path) -> None:
-    assert len(stops(tmp_path, 4, [1, 0, 2])) == 1
+    assert len(set(stops(tmp_path, STEP.format(every=4), [1, 0, 2]))) == 1
+
+
+def test_who_is_asked_when_all_have_stopped_is_still_there_for_the_others(tmp_path: Path) -> None:
+    assert len(set(stops(tmp_path, STEP.format(every=1), [2], (0, 1, 2)))) == 1
+
+
+def test_who_serves_and_is_asked_when_all_is_over_is_still_there_for_the_others(tmp_path: Path) -> None:
+    assert stops(tmp_path, SERVED, [1], (1, 2)) == ["stopped", "stopped False", "stopped True"]

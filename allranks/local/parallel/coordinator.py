@@ -82,7 +82,6 @@ class BatchCoordinator:
             for worker in list(self._workers.values()):
                 if worker.deadline < now and (worker.batch is not None or not worker.is_ready):
                     self._time_out(worker)
-            self._check(self.tally.fault)
         self._check(self.tally.final_fault)
 
     def _check(self, fault: str) -> None:
@@ -168,6 +167,7 @@ class BatchCoordinator:
     def _settle(self, index: int, returned: int, *, failed: bool) -> None:
         self.tally.note(self._items[index], returned, failed=failed)
         self._progress()
+        self._check(self.tally.fault)  # here: it would be chance how many more fail or start where one looked later
 
     def _give(self, worker: Worker) -> None:
         """Give a worker the next mini batch, if one waits."""

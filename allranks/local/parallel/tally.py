@@ -43,10 +43,11 @@ class BatchTally:
         """Which limit is exceeded; empty while none is."""
         rules = self._rules
         if 0 <= rules.mini_batch_error_threshold < self.failed:
-            most = rules.mini_batch_error_threshold
-            return f"{self.failed} mini batches have failed, and mini_batch_error_threshold is {most}"
+            failed = _have_failed(self.failed, "mini batch", "mini batches")
+            return f"{failed}, and mini_batch_error_threshold is {rules.mini_batch_error_threshold}"
         if 0 <= rules.error_threshold < self.failed_items:
-            return f"{self.failed_items} items have failed, and error_threshold is {rules.error_threshold}"
+            failed = _have_failed(self.failed_items, "item", "items")
+            return f"{failed}, and error_threshold is {rules.error_threshold}"
         if self.failed * 100 > rules.allowed_failed_percent * self.total:
             percent = f"allowed_failed_percent is {rules.allowed_failed_percent:g}"
             return f"{self.failed} of {self.total} mini batches have failed, and {percent}"
@@ -83,3 +84,7 @@ class BatchTally:
             f"{times} of run() took longer than retry_settings.timeout = {self._rules.run_timeout:g} s: raise it, or "
             "lower max_concurrency_per_instance where the workers wait for processors"
         )
+
+
+def _have_failed(number: int, one: str, several: str) -> str:
+    return f"1 {one} has failed" if number == 1 else f"{number} {several} have failed"

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Final
 
 from shared.distributed import World
+from shared.distributed.termination import heed_no_more
 from shared.training.core.stopping import StopAgreement
 from shared.training.core.time_split import DataTimer, RankClock, TimeSplit
 
@@ -122,14 +123,18 @@ class LossMeter(ABC):
     def stopping_on_sigterm(self) -> Iterator[None]:
         """Note SIGTERM instead of dying of it; the ranks agree after which step they stop.
 
-        A handler that saved at once would deadlock: the other ranks may be anywhere.
+        A handler that saved at once would deadlock: the other ranks may be anywhere. Once one was asked, SIGTERM says
+        nothing new to any of them, and does nothing until this rank has left its world.
         """
         before = signal.signal(signal.SIGTERM, self._ask_to_stop)
         try:
             with self.stop:
                 yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            if self.stop.is_asked():
+                heed_no_more()
+            else:
+                signal.signal(signal.SIGTERM, before)
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame

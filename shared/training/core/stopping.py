@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from shared.distributed import ControlError, Refusal, World
 from shared.distributed.liveness import note_progress, note_step
+from shared.distributed.termination import heed_no_more
 
 _STEPS_AHEAD: Final = 1
 """Steps that a rank may still make when it hears of it, before it has to know the last one.
@@ -117,11 +118,11 @@ def serve_training(world: World) -> bool:
             asked.set()
             threading.Thread(target=_announce_stop, args=(world,), daemon=True).start()
 
-    before = signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGTERM, pass_on)
     try:
         world.wait_for_announcement(_ENDED)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        heed_no_more()  # all that is left to do is to leave
     return not asked.is_set()
 
 
