@@ -22,7 +22,6 @@ from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
 from shared.distributed.liveness import expect_silence, limit_silence
-from shared.distributed.termination import heeding_afterwards
 from shared.distributed.world import World, seconds_of
 
 _FAREWELL_SECONDS = 0.4  # others may still ask rank 0 why it fails; the launcher hears of it when it has ended
@@ -66,7 +65,7 @@ def init(
     _prepare_for_hangs(step_timeout)
     control: Control | None = None
     exit_request: SystemExit | None = None
-    with heeding_afterwards():
+    with _heeding_afterwards():
         try:
             control = join_world(launch, os.environ, seconds)
             launch = replace(launch, main_port=control.main_port)
@@ -80,17 +79,46 @@ def init(
                     if request.code:
                         raise
                     exit_request = request
-                expect_silence()
-                if launch.role == "worker":
-                    control.meet("barrier", "end of init", None)  # as long as rank 0 takes to save a large model
-                if group is not None:
-                    group.close()
+                _end_together(launch, control, group)
         except BaseException as error:
             _end_badly(error, launch, control)
             raise
         control.leave(grace=30.0)
     if exit_request is not None:
         raise exit_request
+
+
+def heed_no_more() -> None:
+    """Let SIGTERM do nothing until this rank has left the block of ``init``; in the main thread.
+
+    For a rank that has been told already. Where a node is taken away each rank is sent SIGTERM, some of them when all
+    have long agreed to stop: one that died of it then, its model still to be saved or the others still closing, would
+    end these with an error.
+    """
+    signal.signal(signal.SIGTERM, _heed_not)
+
+
+def _heed_not(*_: object) -> None:
+    """Do nothing; SIG_IGN would be passed on to the programs that this process starts."""
+
+
+@contextmanager
+def _heeding_afterwards() -> Iterator[None]:
+    """Give SIGTERM at the end the handler of the beginning, where `heed_no_more` took it away and nobody has since."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is _heed_not:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)  # None: not set by Python
+
+
+def _end_together(launch: Launch, control: Control, group: FrameworkGroup | None) -> None:
+    expect_silence()
+    if launch.role == "worker":
+        control.meet("barrier", "end of init", None)  # as long as rank 0 takes to save a large model
+    if group is not None:
+        group.close()
 
 
 def _introduction(launch: Launch, group: FrameworkGroup | None) -> str:

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Final
 
 from shared.distributed import World
-from shared.distributed.termination import heed_no_more
+from shared.distributed.startup import heed_no_more
 from shared.training.core.stopping import StopAgreement
 from shared.training.core.time_split import DataTimer, RankClock, TimeSplit
 

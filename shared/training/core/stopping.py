@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from shared.distributed import ControlError, Refusal, World
 from shared.distributed.liveness import note_progress, note_step
-from shared.distributed.termination import heed_no_more
+from shared.distributed.startup import heed_no_more
 
 _STEPS_AHEAD: Final = 1
 """Steps that a rank may still make when it hears of it, before it has to know the last one.
