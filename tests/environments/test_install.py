@@ -25,6 +25,7 @@ def install() -> ModuleType:
     return module
 
 
+@pytest.mark.slow  # `make check` builds no Horovod
 def test_the_installed_horovod_is_the_one_that_fits(install: ModuleType) -> None:
     assert install.installed("horovod") == install.wheel_version(), "make test builds and installs it"
 

@@ -94,6 +94,7 @@ def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself() -> Non
     assert run_ranks(code)[0].stdout in {f"gave up after {seconds}\n" for seconds in (1, 2, 3)}
 
 
+@pytest.mark.slow  # `make check` builds no Horovod
 def test_horovod_is_told_step_timeout_when_it_starts() -> None:
     code = """
     import os
