@@ -1,4 +1,4 @@
-"""Each trainer's loop against one that is written by hand with the same framework, on two ranks.
+"""Each trainer's loop against one that is written by hand with the same framework, on two ranks, or one for each GPU.
 
     python benchmarks/trainer_loops.py            (some of them: ... train_fsdp train_horovod)
 
@@ -21,11 +21,12 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
 from loops.cases import CASES  # noqa: E402
-from loops.start_ranks import start_ranks  # noqa: E402
+from loops.start_ranks import gpus, start_ranks  # noqa: E402
 from side_by_side import RESULTS, Comparison, keep  # noqa: E402
 
 ROUNDS = 7
 LIMIT = "1.01"
+NAME = "trainer_loops_gpu" if gpus() else "trainer_loops"
 
 
 def main() -> None:
@@ -40,12 +41,13 @@ def main() -> None:
                 way: round(CASES[title].steps / statistics.median(wall for _, wall in taken), 1)
                 for way, taken in found.items()
             }
-    before = RESULTS / "trainer_loops.json"
+    before = RESULTS / f"{NAME}.json"
     kept = json.loads(before.read_text()) if before.is_file() else {"comparisons": [], "steps_per_second": {}}
     new = {one.name for one in compared}
     others = [old for old in kept["comparisons"] if old["name"] not in new]
     compared += [Comparison(**{name: value for name, value in old.items() if name != "ratio"}) for old in others]
-    keep("trainer_loops", compared, steps_per_second={**kept["steps_per_second"], **rates})
+    devices = {"gpus": gpus()} if gpus() else {}
+    keep(NAME, compared, steps_per_second={**kept["steps_per_second"], **rates}, **devices)
 
 
 def pair(
@@ -53,7 +55,8 @@ def pair(
 ) -> Comparison:
     """One of the two times of both ways."""
     seconds = [[taken[which] for taken in way] for way in (ours, theirs)]
-    return Comparison(name, trainer, "by hand", *seconds, LIMIT if which == 0 else "")
+    is_limited = which == (1 if gpus() else 0)  # a GPU is not waited for by a process that computes meanwhile
+    return Comparison(name, trainer, "by hand", *seconds, LIMIT if is_limited else "")
 
 
 def measure_trainer(trainer: str) -> dict[str, dict[str, list[tuple[float, float]]]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loops.rows import write_pictures, write_tokens
+from loops.start_ranks import gpus
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ _LARGER_DECODER = {"layers": 4, "width": 256, "heads": 4}
 _SMALL, _LARGER = (8, 8, 1), (28, 28, 1)
 _HOROVOD = {"framework": "horovod"}
 
-CASES: Mapping[str, LoopCase] = {
+_ON_CPUS: Mapping[str, LoopCase] = {
     "train_ddp, mlp, 64 rows": LoopCase("train_ddp", "ddp", 64, _SMALL, 150),
     "train_ddp, mlp, 1,024 rows": LoopCase("train_ddp", "ddp", 1024, _LARGER, 20),
     "train_ddp, resnet, 32 rows": LoopCase("train_ddp", "ddp", 32, _LARGER, 5, {"architecture": "resnet"}, warm_up=2),
@@ -81,3 +82,24 @@ CASES: Mapping[str, LoopCase] = {
         "train_horovod_keras", "horovod_keras", 1024, _LARGER, 60, backend="tensorflow", **_HOROVOD
     ),
 }
+
+_RESNET = {"architecture": "resnet50", "precision": "bf16"}
+_DECODER = {"layers": 12, "width": 768, "heads": 12, "precision": "bf16"}
+_PICTURE = (224, 224, 3)
+
+_ON_GPUS: Mapping[str, LoopCase] = {
+    "train_ddp, mlp, 1,024 rows": LoopCase("train_ddp", "ddp", 1024, _LARGER, 200),
+    "train_ddp, resnet50, 128 rows, bf16": LoopCase("train_ddp", "ddp", 128, _PICTURE, 30, _RESNET),
+    "train_fsdp, decoder of 85 million, 16 x 1,024 tokens, bf16": LoopCase(
+        "train_fsdp", "fsdp", 16, (1024,), 30, _DECODER
+    ),
+    "train_lightning, resnet50, 128 rows, bf16": LoopCase(
+        "train_lightning", "lightning_fit", 128, _PICTURE, 30, _RESNET
+    ),
+    "train_transformers, Llama of 0.9 million, 64 x 512 tokens, bf16": LoopCase(
+        "train_transformers", "transformers_fit", 64, (512,), 30, {"precision": "bf16"}
+    ),
+}
+"""Without Horovod, whose build for GPUs its image has."""
+
+CASES = _ON_GPUS if gpus() else _ON_CPUS

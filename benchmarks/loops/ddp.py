@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from loops.hand_parts import MeanLoss, adamw, batches, held_rows, rate_of
+from loops.hand_parts import MeanLoss, adamw, batches, halves, held_rows, rate_of
 from loops.step_clock import StepClock
 from torch import nn
 from torch.nn import functional
@@ -20,7 +20,7 @@ def train_by_hand(settings: RowsTrainerSettings, data: Dataset, world: World, cl
     held, (mean, std) = held_rows(data), (data.index.statistics.mean[0], data.index.statistics.std[0])
     shape = held[0].shape[1:]
     torch.manual_seed(settings.seed)
-    net = build_network(settings.network.architecture, tuple(shape), 10, None)
+    net = build_network(settings.network.architecture, tuple(shape), 10, None).to(world.device)
     model: nn.Module = net
     if world.world_size > 1:
         model = DistributedDataParallel(net, gradient_as_bucket_view=True)
@@ -31,7 +31,8 @@ def train_by_hand(settings: RowsTrainerSettings, data: Dataset, world: World, cl
         rows = ((x - mean) / std).movedim(-1, 1)
         for group in optimizer.param_groups:
             group["lr"] = rate(step)
-        loss = functional.cross_entropy(model(rows), y, label_smoothing=settings.optimizer.label_smoothing)
+        with halves(settings, world):
+            loss = functional.cross_entropy(model(rows), y, label_smoothing=settings.optimizer.label_smoothing)
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), settings.optimizer.clip_norm)
         optimizer.step()

@@ -8,7 +8,7 @@ import torch
 from loops.hand_parts import MeanLoss, adamw, batches, held_rows, rate_of
 from loops.step_clock import StepClock
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 
 from shared.data import Dataset
@@ -21,13 +21,15 @@ def train_by_hand(settings: Any, data: Dataset, world: World, clock: StepClock) 
     """Train for an epoch; `settings` are those of train_fsdp."""
     (tokens,), size = held_rows(data), settings.batch.batch_size
     assert data.index.text is not None
-    module = DecoderModel(decoder_settings(settings.decoder, data.index.text)).to_empty(device="cpu")
+    module = DecoderModel(decoder_settings(settings.decoder, data.index.text)).to_empty(device=world.device)
     torch.manual_seed(settings.seed)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.02)
+    halves = torch.bfloat16 if settings.precision.precision == "bf16" else None
+    policy = MixedPrecisionPolicy(param_dtype=halves)
     for block in module.blocks.values():
-        fully_shard(block)
-    fully_shard(module)
+        fully_shard(block, mp_policy=policy)
+    fully_shard(module, mp_policy=policy)
     optimizer, rate = adamw(module, settings), rate_of(settings, len(tokens) // size)
     losses = MeanLoss(settings.reports.log_every, world)
     for step, (rows,) in enumerate(batches((tokens,), size, world)):

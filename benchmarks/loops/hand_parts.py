@@ -26,12 +26,22 @@ def held_rows(data: Dataset) -> Rows:
 
 
 def batches(held: Rows, batch_size: int, world: World, seed: int = 0) -> Iterator[Rows]:
-    """This rank's part of each batch of an epoch."""
+    """This rank's part of each batch of an epoch, on its device."""
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(held[0])))
     part = batch_size // world.world_size
     for start in range(world.rank * part, len(order) - part + 1, batch_size):
         chosen = order[start : start + part]
-        yield tuple(tensor[chosen] for tensor in held)
+        yield tuple(_copied(tensor[chosen], world) for tensor in held)
+
+
+def _copied(rows: torch.Tensor, world: World) -> torch.Tensor:
+    """From page-locked memory, the process need not wait for the copy."""
+    return rows.pin_memory().to(world.device, non_blocking=True) if world.device.type == "cuda" else rows
+
+
+def halves(settings: TrainerSettings, world: World) -> torch.autocast:
+    """The forward pass in the settings' precision."""
+    return torch.autocast(world.device.type, torch.bfloat16, enabled=settings.precision.precision == "bf16")
 
 
 def adamw(module: nn.Module, settings: TrainerSettings) -> torch.optim.Optimizer:
@@ -53,7 +63,8 @@ class MeanLoss:
     """The mean loss over all ranks every few steps, as people report it."""
 
     def __init__(self, every: int, world: World) -> None:
-        self._every, self._world, self._steps, self._sum = every, world, 0, torch.zeros(())
+        self._every, self._world, self._steps = every, world, 0
+        self._sum = torch.zeros((), device=world.device)
 
     def add(self, loss: torch.Tensor) -> None:
         """Add the loss of a step; wait for it where it is due."""

@@ -81,7 +81,8 @@ def train_by_hand(
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             devices=world.world_size,
-            accelerator="cpu",
+            accelerator=world.device.type,
+            precision="bf16-mixed" if settings.precision.precision == "bf16" else "32-true",
             strategy="auto" if world.world_size == 1 else DDPStrategy(gradient_as_bucket_view=True),
             max_epochs=1,
             gradient_clip_val=settings.optimizer.clip_norm,

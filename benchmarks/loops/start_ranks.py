@@ -1,18 +1,29 @@
-"""Two ranks of a script on this machine, started by nobody but us: no launcher's time is in what they measure."""
+"""Ranks of a script on this machine, started by nobody but us: no launcher's time is in what they measure."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
-RANKS = 2
+
+def gpus() -> list[str]:
+    """The names of this machine's GPUs."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    words = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+RANKS = len(gpus()) or 2
+"""One for each GPU; two where there is none."""
 
 
 def start_ranks(command: list[str], folder: Path, *, over_mpi: bool) -> str:
-    """Start two ranks, wait for their end, and give what they printed."""
+    """Start the ranks, wait for their end, and give what they printed."""
     environ = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     # Without bytecode, whatever is installed without it would be compiled each time.
     environ |= {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": ""}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ class StepClock:
     def end_step(self) -> None:
         """Count a step; at two of them look at the clocks."""
         self.made += 1
+        if self.made in (self.warm_up, self.warm_up + self.steps):
+            _wait_for_gpu()
         if self.made == self.warm_up:
             self.processor, self.wall = -time.process_time(), -time.perf_counter()
         elif self.made == self.warm_up + self.steps:
@@ -44,3 +47,9 @@ class StepClock:
             yield
         finally:
             TrainingRun.end_step = end_step  # type: ignore[method-assign]
+
+
+def _wait_for_gpu() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -65,8 +65,9 @@ def train_by_hand(settings: Any, data: Dataset, world: World, clock: StepClock) 
             report_to=[],
             remove_unused_columns=False,
             disable_tqdm=True,
-            use_cpu=True,
-            ddp_backend="gloo",
+            use_cpu=world.device.type == "cpu",
+            bf16=settings.precision.precision == "bf16",
+            ddp_backend="nccl" if world.device.type == "cuda" else "gloo",
             ddp_find_unused_parameters=False,
         )
         trainer = Trainer(

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 
+from shared.distributed.liveness import note_progress
 from shared.training.core.time_split import Batch, DataTimer
 
 Started = TypeVar("Started")
@@ -83,6 +84,7 @@ class GpuDataTimer(DataTimer):
             pair[1].record()
             self._noted.append(pair)
             self._add_up()
+            note_progress()
             yield batch
 
     def _add_up(self) -> None:

@@ -1,0 +1,230 @@
+"""What only a machine with a GPU can show: `pytest tests/gpu` there; elsewhere all of it is skipped. One GPU is enough."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.components.frameworks import run_killed_trainer, run_trainer
+from tests.local.support import ROOT, allranks, run_json
+from tests.local.warm.conftest import warmth
+from tests.local.warm.support import Warmth
+
+__all__ = ["warmth"]
+pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="there is no GPU")
+
+RESNET = ("architecture=resnet", "batch_size=64", "deterministic=true")
+TRAINERS = ("train_ddp", "train_torchrun", "train_lightning", "train_deepspeed")
+STARTED_AGAIN = tuple(name for name in TRAINERS if name != "train_torchrun")
+"""Those whose ranks the engine starts again; torchrun does it itself."""
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built-in pictures, as `prepare_data` writes them."""
+    return _prepared(tmp_path_factory, "prepare_data")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The standard library's sources, as `prepare_text` writes them."""
+    return _prepared(tmp_path_factory, "prepare_text", "vocabulary=1024", "sequence_length=256")
+
+
+def _prepared(factory: pytest.TempPathFactory, component: str, *inputs: str) -> Path:
+    document = run_json(component, *inputs, cwd=factory.mktemp(component))
+    assert document["exit"] == 0, document
+    return Path(document["steps"][component]["outputs"]["data"])
+
+
+def weights(step: dict[str, Any]) -> bytes:
+    """The weights of the model that a trainer has made."""
+    files = sorted(Path(step["outputs"]["model"]).rglob("*.safetensors"))
+    assert files
+    return b"".join(file.read_bytes() for file in files)
+
+
+def metrics(step: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a step has reported."""
+    files = sorted(Path(step["folder"]).rglob("metrics.jsonl"))
+    return [json.loads(line)["metrics"] for file in files for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("trainer", STARTED_AGAIN)
+def test_a_training_that_was_killed_ends_with_the_same_bits(trainer: str, digits: Path, tmp_path: Path) -> None:
+    options = (*RESNET, "epochs=20", "checkpoint_every=20")
+    undisturbed = run_trainer(trainer, digits, tmp_path, "1x1", *options)
+    assert "on cuda" in undisturbed["logs"]
+    killed = run_killed_trainer(trainer, digits, tmp_path / "killed", "1x1", *options, after_step=60)
+    assert weights(undisturbed) == weights(killed)
+
+
+def test_a_language_model_in_parts_that_was_killed_ends_with_the_same_bits(text: Path, tmp_path: Path) -> None:
+    options = ("layers=2", "width=256", "batch_size=16", "max_steps=120", "checkpoint_every=20", "precision=bf16")
+    undisturbed = run_trainer("train_fsdp", text, tmp_path, "1x1", *options, "deterministic=true")
+    assert "on cuda" in undisturbed["logs"]
+    assert any("mfu" in name.lower() for line in metrics(undisturbed) for name in line), metrics(undisturbed)[-1]
+    killed = run_killed_trainer(
+        "train_fsdp", text, tmp_path / "killed", "1x1", *options, "deterministic=true", after_step=60
+    )
+    assert weights(undisturbed) == weights(killed)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_halves_learn_as_well(trainer: str, precision: str, digits: Path, tmp_path: Path) -> None:
+    step = run_trainer(trainer, digits, tmp_path, "1x1", f"precision={precision}", "epochs=10")
+    assert step["metrics"]["validation_accuracy"] > 0.9, step["metrics"]
+
+
+def test_compiled_it_learns_as_well(digits: Path, tmp_path: Path) -> None:
+    options = ("architecture=resnet", "compile=true", "precision=bf16", "epochs=10")
+    step = run_trainer("train_ddp", digits, tmp_path, "1x1", *options)
+    assert step["metrics"]["validation_accuracy"] > 0.9, step["metrics"]
+
+
+@pytest.mark.parametrize("more", [("cpu_offload=true",), ("compile=true", "gradient_checkpointing=true")])
+def test_a_language_model_in_parts_learns(more: tuple[str, ...], text: Path, tmp_path: Path) -> None:
+    options = ("layers=2", "width=128", "batch_size=16", "max_steps=100", "precision=bf16", *more)
+    step = run_trainer("train_fsdp", text, tmp_path, "1x1", *options)
+    losses = [line["loss"] for line in metrics(step) if "loss" in line]
+    assert losses[-1] < losses[0] - 1, losses
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "inputs"),
+    [
+        ("image_classification", ["nodes=1"]),
+        ("image_classification_torchrun", ["nodes=1"]),
+        ("language_model", ["max_steps=100"]),
+        ("finetune_text", ["epochs=1", "vocabulary=1024"]),
+    ],
+)
+def test_each_pipeline_computes_on_the_gpu(pipeline: str, inputs: list[str], tmp_path: Path) -> None:
+    document = run_json(ROOT / "pipelines" / f"{pipeline}.yaml", "processes_per_node=1", *inputs, cwd=tmp_path)
+    assert document["exit"] == 0, {name: step.get("failure") for name, step in document["steps"].items()}
+    for name in ("train", "evaluate"):
+        logs = (Path(document["steps"][name]["folder"]) / "user_logs").glob("*")
+        assert any("on cuda" in log.read_text() for log in logs), name
+
+
+def test_the_cluster_check_measures_the_gpu(tmp_path: Path) -> None:
+    document = run_json("check_cluster", "--scale", "1x1", cwd=tmp_path)
+    assert document["exit"] == 0, document
+    told = "".join(log.read_text() for log in Path(document["run_dir"]).glob("steps/*/user_logs/*"))
+    assert "cuda" in told, told
+    print(told)
+
+
+def test_more_ranks_than_gpus_train_on_the_cpu_and_it_is_said_before(digits: Path, tmp_path: Path) -> None:
+    count = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.splitlines())
+    step = run_trainer("train_ddp", digits, tmp_path, f"1x{count + 1}", "epochs=1")
+    assert "gloo on cpu" in step["logs"], step["logs"]
+    planned = allranks("run", "train_ddp", f"data={digits}", "--scale", f"1x{count + 1}", "--dry-run", cwd=tmp_path)
+    assert f"rank(s) on {count} GPU(s)" in planned.stdout + planned.stderr
+
+
+def test_ranks_that_see_the_same_gpu_are_refused_with_the_arithmetic(tmp_path: Path) -> None:
+    count = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.splitlines())
+    script = tmp_path / "meet.py"
+    script.write_text('from shared.distributed import init\nwith init("torch"):\n    pass\n')
+    torchrun = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count + 1}")
+    refused = subprocess.run(
+        [sys.executable, *torchrun, str(script)],
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert refused.returncode != 0
+    assert re.search(r"see the same GPU|too few", refused.stdout + refused.stderr), refused.stderr
+
+
+def test_what_is_used_of_the_gpu_is_told_by_rank(digits: Path, tmp_path: Path) -> None:
+    run_trainer("train_ddp", digits, tmp_path, "1x1", "architecture=resnet18", "batch_size=256", "epochs=100")
+    shown = json.loads(allranks("runs", "show", "latest", "--json", cwd=tmp_path).stdout)
+    used = shown["steps"]["train_ddp"]["resources"]
+    print(json.dumps(used))
+    (gpu,) = used["gpus"].values()
+    assert gpu["memory_peak_bytes"] > 1e8
+    assert 0 < gpu["use_mean"] <= 100
+
+
+def test_a_forked_rank_computes_the_same_and_what_it_is_forked_from_has_no_gpu(
+    warmth: Warmth, digits: Path, tmp_path: Path
+) -> None:
+    options = ("train_ddp", f"data={digits}", *RESNET, "epochs=3", "--scale", "1x1")
+    began = time.monotonic()
+    cold = warmth.warm_up(*options, cwd=tmp_path)
+    middle = time.monotonic()
+    before = warmth.forked()
+    warm = warmth.run(*options, cwd=tmp_path)
+    print(f"cold and the template {middle - began:.1f} s, warm {time.monotonic() - middle:.1f} s")
+    assert cold["exit"] == warm["exit"] == 0
+    assert warmth.forked() == before + 1
+    assert weights(cold["steps"]["train_ddp"]) == weights(warm["steps"]["train_ddp"])
+    users = subprocess.run(
+        ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert str(warmth.template()) not in users
+    assert not any("nvidia" in str(link.readlink()) for link in _descriptors(warmth.template()))
+
+
+def _descriptors(pid: int) -> Iterator[Path]:
+    return Path(f"/proc/{pid}/fd").iterdir()
+
+
+def test_a_slow_reader_shows_as_data_and_a_fast_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from shared.training.torch import device_copies
+    from shared.training.torch.device_copies import copy_ahead, data_timer
+
+    came: list[None] = []
+    monkeypatch.setattr(device_copies, "note_progress", lambda: came.append(None))
+
+    device = torch.device("cuda")
+    left = torch.randn(4096, 4096, device=device)
+    batch = torch.randn(64, 4096).pin_memory()
+
+    def spent(seconds_of_reading: float) -> tuple[float, float]:
+        """Seconds of 20 steps in which the GPU had no batch, and how long they took."""
+
+        def read() -> Iterator[tuple[torch.Tensor]]:
+            for _ in range(20):
+                time.sleep(seconds_of_reading)
+                yield (batch,)
+
+        timer, began = data_timer(device), time.perf_counter()
+        for (rows,) in timer.watch(copy_ahead(read(), device)):
+            product = rows
+            for _ in range(60):
+                product = product @ left
+        torch.cuda.synchronize()
+        timer._add_up()
+        return timer.seconds, time.perf_counter() - began
+
+    spent(0.0)
+    assert len(came) == 20, "a batch that comes shows that the rank does not hang"
+    data, all_of_it = spent(0.05)
+    assert 0.6 * all_of_it < data < all_of_it, (data, all_of_it)
+    data, all_of_it = spent(0.0)
+    assert data < 0.5 * all_of_it, (data, all_of_it)
+
+
+def test_the_time_split_is_in_the_log_of_a_training(digits: Path, tmp_path: Path) -> None:
+    step = run_trainer("train_ddp", digits, tmp_path, "1x1", "architecture=resnet18", "epochs=3")
+    (*_, last) = re.findall(r"time data (\d+)%, compute (\d+)%, wait (\d+)%, save (\d+)%", step["logs"])
+    assert sum(map(int, last)) in range(98, 103)
+    print(last)
