@@ -109,7 +109,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = prepare_datasets(Path(folder), arguments.runs_dir)
     for trainer in arguments.trainers:
-        found = drill_trainer(trainer, data, arguments.each, arguments.seed, arguments.runs_dir)
+        seed = 100 * arguments.seed + list(TRAINERS).index(trainer)  # or all would be struck by the same few
+        found = drill_trainer(trainer, data, arguments.each, seed, arguments.runs_dir)
         summary = summarise_drills(found)
         print(trainer, json.dumps(summary), flush=True)
         kept = RESULTS / "drills.json"

@@ -40,6 +40,11 @@ _PIECE: Final = 2**24
 _BUFFER: Final = 2**16
 """Bytes that a file object reads at once, where it is asked for fewer."""
 
+JSON_BYTES: Final = 2**24
+"""Of a JSON file that says what lies beside it: far above real ones. Python takes 24 times as much to read it."""
+TOKENIZER_BYTES: Final = 2**27
+"""Of a tokenizer's file; one of 260,000 words has 33 million."""
+
 _note_move: Callable[[], None] = lambda: None  # noqa: E731
 
 
@@ -253,13 +258,15 @@ class FrontToBack:
             self._descriptor = -1
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int | None = None) -> bytes:
     """Read a small file.
 
     Raises:
-        OSError: it is not there, or cannot be read.
+        OSError: it is not there, cannot be read, or has more than `most` bytes; with EFBIG then.
     """
     with closing(RandomReads(path)) as file:
+        if most is not None and file.size > most:
+            raise OSError(errno.EFBIG, f"it has {file.size:,} bytes, more than {most:,}", str(path))
         return bytes(file.read(0, file.size))
 
 

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(resume=None, retries=None, containers=None, no_cache=False)
     faults = parser.add_argument_group(
         "faults",
-        "WHEN: step=40 (of the training), 10s, 50%% (of the undisturbed time), checkpoint (after one), save (during "
+        "WHEN: step=40 (of the training), 10s, 50% (of the undisturbed time), checkpoint (after one), save (during "
         "one). Several faults strike one run.",
     )
     who = "[STEP:]rank=N@WHEN, node=N@WHEN"
@@ -143,8 +143,8 @@ def _report_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A report for people."""
     yield aligned_rows([list(row) for row in report_rows(document)], indent="")
     for drill in document["drills"]:
-        if drill["reason"]:
-            yield f"drill {drill['number']}: {drill['reason']}"
+        for said in filter(None, (drill["reason"], drill["note"])):
+            yield f"drill {drill['number']}: {said}"
     equal = sum(found["files_equal"] for drill in document["drills"] for found in drill["compared"].values())
     yield f"{with_count(equal, 'file')} equal to the bit; the report: {document['folder']}/drill.html"
 

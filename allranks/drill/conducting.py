@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from allranks.drill.engine_process import CHANGED, ENDED, STARTED, EngineEvent, EngineProcess
+from allranks.drill.engine_process import CHANGED, ENDED, LEFT, STARTED, EngineEvent, EngineProcess
 from allranks.drill.faults import STOP, DrillFault
 from allranks.drill.progress import StepWatch, corrupt_file
 from allranks.drill.strikes import FaultStrike
@@ -47,6 +47,7 @@ class DisturbedRun:
         status: the last run's, or ``hung``; ``message`` is what ended it.
         began, ended: of each step, in monotonic seconds: its first attempt's start, and its end.
         attempts: of each step, of all engines together.
+        left: the steps that this drill alone has started again.
         processes_left: those that were still there after it, and were ended then.
     """
 
@@ -57,6 +58,7 @@ class DisturbedRun:
     ended: dict[str, float] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     strikes: list[FaultStrike] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     processes_left: int = 0
 
     def seconds(self, step: str) -> float | None:
@@ -131,6 +133,8 @@ class RunConductor:
         elif event.kind == ENDED:
             found.status = event.status
             found.message = event.message or found.message
+        elif event.kind == LEFT and event.step not in found.left:
+            found.left.append(event.step)
         elif event.kind == CHANGED:
             self._note_step(event, engine)
 

@@ -22,7 +22,7 @@ from allranks.local.options import RunObserver, RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.result import RETRYING, StepResult
 
-STARTED, CHANGED, ENDED = "started", "changed", "ended"
+STARTED, CHANGED, LEFT, ENDED = "started", "changed", "left", "ended"
 _LONGEST = 2**16  # bytes of an event
 _LONGEST_MESSAGE = 2000  # characters of what ended a step
 
@@ -32,7 +32,8 @@ class EngineEvent:
     """What an engine tells.
 
     Attributes:
-        kind: ``started`` (a run), ``changed`` (a step has another status) or ``ended`` (the run).
+        kind: ``started`` (a run), ``changed`` (a step has another status), ``left`` (without this drill, nothing would
+            have started the step again) or ``ended`` (the run).
         time: in monotonic seconds, which all processes of a machine share.
         run: the run's id.
         step, attempt: of what has changed; ``status`` is the step's or the run's, ``message`` what ended it.
@@ -144,6 +145,8 @@ class _TellingObserver(RunObserver):
         for execution in steps.values():
             if execution.status == RETRYING:
                 execution.due = time.monotonic()
+                if not execution.comes_back:
+                    self.tell(LEFT, step=execution.step.name)
 
 
 def _encoded(kind: str, run: str, about: Mapping[str, Any]) -> bytes:

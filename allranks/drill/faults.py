@@ -138,6 +138,8 @@ def _parse_moment(action: str, text: str, when: str) -> FaultMoment:
     if match is None:
         raise UsageError(f"--{action} {text!r}: {when!r} is no moment.", f"The moments are {MOMENTS}.")
     if match["at"] is not None:
+        if int(match["at"]) == 0:
+            raise UsageError(f"--{action} {text!r}: steps are counted from 1.", "Before the first: @0s.")
         return FaultMoment(AT_STEP, float(match["at"]))
     if match["seconds"] is not None:
         return FaultMoment(AT_SECONDS, float(match["seconds"]))

@@ -92,6 +92,15 @@ class DrillOutcome:
             said.append(f"{with_count(self.run.processes_left, 'process')} left, ended by the drill")
         return "; ".join(said)
 
+    @property
+    def restart_note(self) -> str:
+        """Which steps `allranks run` would not have started again, and why; empty if it would have all."""
+        if not self.run.left:
+            return ""
+        steps = ", ".join(self.run.left)
+        why = "it had no newer checkpoint with a step or epoch in its name"
+        return f"{steps} was started again by the drill; `allranks run` would not have: {why}"
+
     def document(self) -> dict[str, Any]:
         """As JSON."""
         lost = self.seconds_lost
@@ -101,6 +110,8 @@ class DrillOutcome:
             "result": self.result,
             "passed": self.is_passed,
             "reason": self.reason,
+            "restarted_by_drill": list(self.run.left),
+            "note": self.restart_note,
             "runs": self.run.runs,
             "attempts": dict(self.run.attempts),
             "seconds_lost": None if lost is None else round(lost, 3),

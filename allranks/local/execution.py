@@ -53,6 +53,7 @@ class StepExecution(ABC):
         data_sizes: of the data that came from outside of the run, what it was when an attempt began.
         shown_variables: what its first process got beside the caller's own variables, secrets blotted out.
         identified: the files of the data from outside of the run, as the key has them.
+        comes_back: whether a failed attempt would have been followed by another one if nobody had said how often.
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
@@ -70,6 +71,7 @@ class StepExecution(ABC):
         self.decision: bool | None = None
         self.gang: RankGang | None = None
         self.workplace: Workplace | None = None
+        self.comes_back = True
         self.due: float | None = None
         self.past_attempts: list[StepAttempt] = []
         self.shown_variables: Mapping[str, str] = {}

@@ -234,6 +234,7 @@ class GangExecution(StepExecution):
 
     def may_retry(self, retries: int | None, gang: RankGang, failure: StepFailure) -> bool:
         """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
+        self.comes_back = True
         if gang.lost_template and not self._lost_template:
             self._lost_template = True
             self.aborts_at_exit += 1
@@ -243,7 +244,8 @@ class GangExecution(StepExecution):
             self.aborts_at_exit += 1
             return True
         counted = self.attempts - self.aborts_at_exit
-        return self._budget.allows(failure.cause, counted) if retries is None else counted <= retries
+        self.comes_back = self._budget.allows(failure.cause, counted)
+        return self.comes_back if retries is None else counted <= retries
 
     def _note_attempt(self, status: str, failure: StepFailure | None) -> None:
         """Keep what became of the attempt that has ended, if there is one, and which steps it made."""

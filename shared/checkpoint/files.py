@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from shared.checkpoint.seal import DamageError, FileSeal, read_sealed
 from shared.checkpoint.tensor_file import TensorFile
-from shared.storage import list_folder, make_folder, read_bytes, retry_transient, sync_folder, write_bytes, write_text
+from shared.storage import (
+    JSON_BYTES,
+    list_folder,
+    make_folder,
+    read_bytes,
+    retry_transient,
+    sync_folder,
+    write_bytes,
+    write_text,
+)
 
 FORMAT: Final = "allranks-checkpoint/2"
 MANIFEST_FILE: Final = "manifest.json"
@@ -99,7 +108,7 @@ def commit_checkpoint(
 def newest_attempt(folder: Path) -> str:
     """Which attempt wrote the newest checkpoint of a folder, by the hint beside it; empty where that is not known."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        return str(json.loads(read_bytes(folder / LATEST_FILE))["attempt"])
+        return str(json.loads(read_bytes(folder / LATEST_FILE, JSON_BYTES))["attempt"])
     return ""
 
 
@@ -110,7 +119,7 @@ def read_manifest(path: Path) -> Manifest:
         DamageError: there is none, or it is not what was written.
     """
     try:
-        content = json.loads(read_bytes(path / MANIFEST_FILE))
+        content = json.loads(read_bytes(path / MANIFEST_FILE, JSON_BYTES))
         if content["format"] != FORMAT:
             raise DamageError(f"its format is {content['format']!r}, not {FORMAT!r}")
         if content.pop("sha256") != _digest(content):
@@ -172,7 +181,7 @@ def checkpoints_newest_first(folder: str | Path) -> list[Path]:
     with suppress(
         OSError, ValueError, KeyError, TypeError, RecursionError
     ):  # the hint is there where a listing lags behind
-        names.add(str(json.loads(read_bytes(folder / LATEST_FILE))["checkpoint"]))
+        names.add(str(json.loads(read_bytes(folder / LATEST_FILE, JSON_BYTES))["checkpoint"]))
     steps = [(step, name) for name in names if (step := _step_of_name(name)) is not None]
     return [folder / name for _, name in sorted(steps, reverse=True)]
 

@@ -39,8 +39,9 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
         WaitTimeoutError: after ``timeout`` seconds ranks are missing; the message names them.
         PeerError: a rank died meanwhile.
     """
+    title = f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})"
     if launch.alone:
-        return AloneControl(launch)
+        return AloneControl(launch, start_sentry(title))
     token = _job_token(launch, environ)
     until = time.monotonic() + timeout
     ports = spare_ports(environ, launch.launcher, launch.main_port)
@@ -75,7 +76,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     with suppress(OSError), _connect(launch, control.main_port, ANSWER_SECONDS) as connection:
         # Nobody waits for the answer: rank 0 may be in a call that keeps Python's lock.
         connection.sendall(encode_message(hello_message(launch, token, f"sentry of {launch.role}")))
-        link = start_sentry(f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})", connection)
+        link = start_sentry(title, connection)
     LostPeerWatch(control, link).start()
     return control
 

@@ -96,12 +96,12 @@ class SentryLink:
         self.page[sentry.LIMIT] = self.page[sentry.LONGEST] = 0
 
 
-def start_sentry(title: str, connection: socket.socket) -> SentryLink | None:
+def start_sentry(title: str, connection: socket.socket | None = None) -> SentryLink | None:
     """Start the sentry of this process, and do not wait for it; None where there can be none.
 
     Args:
         title: of this rank, such as ``rank 3 (node 1)``.
-        connection: to the control plane, on which the greeting is on its way.
+        connection: to the control plane, on which the greeting is on its way; None of a rank that is the only one.
     """
     global _moves  # noqa: PLW0603  (a process is one rank)
     if not hasattr(os, "pidfd_open") or not sys.executable:
@@ -114,8 +114,10 @@ def start_sentry(title: str, connection: socket.socket) -> SentryLink | None:
         with suppress(ValueError):  # not in the main thread
             signal.signal(sentry.STACK_SIGNAL, signal.SIG_IGN)
         faulthandler.register(sentry.STACK_SIGNAL, file=stacks, all_threads=True)
-        passed = [connection.fileno(), page, stacks]
-        command = [sys.executable, "-I", "-S", sentry.__file__, str(os.getpid()), *map(str, passed)]
+        passed = [page, stacks] if connection is None else [connection.fileno(), page, stacks]
+        control = sentry.ALONE if connection is None else connection.fileno()
+        numbers = map(str, (os.getpid(), control, page, stacks))
+        command = [sys.executable, "-I", "-S", sentry.__file__, *numbers]
         main_thread = f"{threading.main_thread().ident or 0:016x}"
         started = subprocess.Popen(
             [*command, main_thread, title], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=passed

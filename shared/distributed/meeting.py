@@ -171,9 +171,13 @@ class RollCall:
 
         Who waits in its pause for others does not pause: of one that does not come out of a step it is the first sign.
 
+        Nobody does while a person holds one of them in a debugger.
+
         It is one that has finished fewer steps, else one that does not stand where ranks wait for others, else one that
         computes where others sleep, else one that stands where most do not.
         """
+        if any(answer["debugged"] for answer in self._answers.values()):
+            return ""
         resting = [member for member, answer in self._answers.items() if answer["steps"] and not answer["watched"]]
         if any(not self._stands_for_others(member) for member in resting):
             return ""
@@ -184,9 +188,10 @@ class RollCall:
             found = [member for member in found if self._hangs_in_a_step(self._answers[member])]
         if not found:
             return ""
-        found = self._narrow(found, lambda answer: answer["steps"] > 0)
-        fewest = min(self._answers[member]["steps"] for member in found)
-        found = self._narrow(found, lambda answer: answer["steps"] == fewest)
+        if not self._is_coordinated:  # or one counts the steps that the others make
+            found = self._narrow(found, lambda answer: answer["steps"] > 0)
+            fewest = min(self._answers[member]["steps"] for member in found)
+            found = self._narrow(found, lambda answer: answer["steps"] == fewest)
         found = self._narrow(found, lambda answer: not _WAITING_PLACE.search(answer["place"]))
         found = self._narrow(found, lambda answer: answer["busy"] >= _BUSY_SHARE)
         places = Counter(answer["place"] for answer in self._answers.values())
@@ -197,6 +202,11 @@ class RollCall:
         words = silence_words(longest, first["place"]).replace('"', "'").replace("\\", "/")
         more = f"; nor does {' or '.join(titles[1:])}" if len(titles) > 1 else ""
         return f"{titles[0]} makes no progress: {words}{more}."
+
+    @property
+    def _is_coordinated(self) -> bool:
+        """Whether there are parameter servers, and rank 0 trains by what it asks of others."""
+        return any(role not in ("worker", f"{_SENTRY_OF}worker") for role, _ in self._answers)
 
     def _waits(self, member: Member, answer: Message) -> bool:
         """Whether a rank waits for another one, and for no longer than its time-out: also in an announced silence."""

@@ -21,6 +21,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+ALONE = -1
+"""In the place of a connection to the control plane: the rank is the only one, and nobody else would miss it."""
 LOOK_SECONDS = 0.5
 STOPPED_LOOKS = 8
 """Of so many looks in a row a stopped rank was seen: of no more than 4.5 s."""
@@ -37,6 +39,8 @@ _NATIVE_SECONDS = 3.0  # which py-spy has
 _WATCHED_SECONDS = 1.0  # in which it is seen whether a rank moves, and whether it computes
 _EARLIER_SECONDS = 5.0
 """Before the waits of the others end, so that they hear which rank it is: those of gloo name none."""
+_DEBUGGERS = ('/pdb.py"', '/bdb.py"', "pydevd", "/debugpy/")
+"""What stands in the stack of a main thread that a person has stopped; ipdb and pytest's debugger are pdb too."""
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # a group is sent them for its rank
 
 _STALLED = b'{"error":"stalled","message":"'
@@ -76,10 +80,15 @@ def stalled_news(message: bytes) -> str | None:
     return message[len(_STALLED) :].partition(b'"')[0].decode() if message.startswith(_STALLED) else None
 
 
+def main_stack(stacks: str, main_thread: str) -> list[str]:
+    """The lines of the main thread in what faulthandler has written, the innermost call first."""
+    block = stacks.partition(f"0x{main_thread} ")[2].partition("\n\n")[0]
+    return [line for line in block.splitlines() if line.startswith('  File "')]
+
+
 def place_of(stacks: str, main_thread: str) -> str:
     """Where the main thread stands by what faulthandler has written, such as ``/code/train.py:33 (loss)``; or empty."""
-    block = stacks.partition(f"0x{main_thread} ")[2].partition("\n\n")[0]
-    line = next((line for line in block.splitlines() if line.startswith('  File "')), "")
+    line = next(iter(main_stack(stacks, main_thread)), "")
     path, _, rest = line.removeprefix('  File "').partition('", line ')
     number, _, function = rest.partition(" in ")
     return f"{path}:{number} ({function})" if number else ""
@@ -90,7 +99,8 @@ class Sentry:
 
     Args:
         pid: its process.
-        connection, page, stacks: descriptors of a socket to the control plane, and of the two files that it writes.
+        connection: descriptor of a socket to the control plane, or ``ALONE``.
+        page, stacks: those of the two files that the rank writes.
         main_thread: that of the rank, in hexadecimal digits, as faulthandler has it.
         title: such as ``rank 3 (node 1)``.
     """
@@ -101,7 +111,7 @@ class Sentry:
         self._is_rank_0 = title.startswith("rank 0 ")
         self._connection, self._page, self._stacks = connection, page, stacks
         self._state = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-        self._sources = [self._rank, connection]
+        self._sources = [self._rank] if connection == ALONE else [self._rank, connection]
         self._news = News()
         self._moves = self._silent = self._still = self._stopped = self._paused = 0
         self._alarmed_at: float | None = None
@@ -143,7 +153,7 @@ class Sentry:
             self._wait_for_answer(longest)
         elif limit and 1e3 * LOOK_SECONDS * self._silent >= limit:
             self._raise_alarm()
-        elif steps and not limit:
+        elif steps and not limit and self._connection != ALONE:
             self._look_at_pause(longest)
 
     def _look_at_pause(self, longest: int) -> None:
@@ -169,7 +179,7 @@ class Sentry:
         """Have the control plane find out who holds up the others, while there are any."""
         if self._is_traced():
             self._silent = self._still = self._paused = 0
-        elif self._is_broken:
+        elif self._is_broken or self._connection == ALONE:
             self._end_silent()
         elif self._tell(b'{"op":"silent"}'):
             self._alarmed_at = time.monotonic()
@@ -186,6 +196,11 @@ class Sentry:
         """Whether a debugger holds it."""
         status = _read(f"/proc/{self._pid}/status").splitlines()
         return any(line.startswith(b"TracerPid:") and line.split()[1] != b"0" for line in status)
+
+    def _is_debugged(self) -> bool:
+        """Whether the main thread stood in Python's debugger, or one like it, when its stacks were written last."""
+        lines = main_stack(self._written.decode(errors="replace"), self._main_thread)
+        return any(mark in line for line in lines for mark in _DEBUGGERS)
 
     def _listen(self) -> None:
         try:
@@ -219,6 +234,7 @@ class Sentry:
             self._is_over = True
             return
         moving = moved != moves
+        place = self._dump_stacks()
         overdue = not limit and 0 < pause_looks(longest) <= self._still
         answer = {
             "op": "where",
@@ -229,7 +245,8 @@ class Sentry:
             "steps": steps,
             "busy": round(busy, 2),
             "seconds": LOOK_SECONDS * self._still,
-            "place": self._dump_stacks(),
+            "place": place,
+            "debugged": self._is_traced() or self._is_debugged(),
         }
         if self._still and not moving:
             self._still += int(_WATCHED_SECONDS / LOOK_SECONDS)
@@ -249,12 +266,15 @@ class Sentry:
         self._say(f"{told} It is ended; where it stood:")
         # It goes on for a moment, in which the stack comes first: in rank 0 that moment is the control plane's.
         self._signal(signal.SIGUSR1, signal.SIGCONT)
-        self._tell(b'{"op":"stalled","message":"%b"}' % told.encode())
-        select.select([self._rank, self._connection], [], [], _ANSWER_SECONDS)  # the others hear it when this one does
+        if self._tell(b'{"op":"stalled","message":"%b"}' % told.encode()):
+            select.select(self._sources, [], [], _ANSWER_SECONDS)  # the others hear it when this one does
         self._end(_CAUSE_SECONDS)
 
     def _end_silent(self) -> None:
         words = silence_words(LOOK_SECONDS * self._still, self._dump_stacks())
+        if self._is_debugged():
+            self._silent = self._still = self._paused = 0
+            return
         self._end_with(f"{self._title} makes no progress: {words}.")
 
     def _end_with(self, news: str) -> None:
@@ -302,7 +322,7 @@ class Sentry:
 
     def _tell(self, body: bytes) -> bool:
         """Send a message; whether somebody is there for it."""
-        with contextlib.suppress(OSError):  # rank 0 is gone: the others know that
+        with contextlib.suppress(OSError):  # rank 0 is gone: the others know that; or there are no others
             return os.write(self._connection, len(body).to_bytes(4, "big") + body) > 0
         return False
 
@@ -335,7 +355,7 @@ def main(arguments: Sequence[str]) -> None:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     pid, *numbers, main_thread, title = arguments
     # The rank's numbers of them may be above 1023, which select takes: rank 0 of many has a connection for each.
-    connection, page, stacks = (os.dup(int(number)) for number in numbers)
+    connection, page, stacks = (ALONE if int(number) == ALONE else os.dup(int(number)) for number in numbers)
     with contextlib.suppress(OSError):  # the rank has ended meanwhile
         Sentry(int(pid), connection, page, stacks, main_thread, title).watch()
 

@@ -6,9 +6,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .refuse import make_refusal
+from .stored import MOST_JSON_BYTES, read_stored
 
 MODEL_FORMAT = "allranks-model/1"
 LANGUAGE_MODELING = "language_modeling"
@@ -102,6 +104,19 @@ class ModelCard:
             raise ValueError(f"there are {len(self.mean)} means and {len(self.std)} standard deviations")
         if not all(isinstance(column, Mapping) for column in self.table.get("columns", ())):
             raise TypeError("a column of the table is no object")
+
+    @classmethod
+    def read(cls, path: Path) -> ModelCard:
+        """Read the file of a card.
+
+        Raises:
+            Refusal: if it cannot be read, or is no card of this format.
+        """
+        try:
+            text = read_stored(path, MOST_JSON_BYTES)
+        except OSError as error:
+            raise make_refusal(f"{path} cannot be read: {error.strerror or error}.") from error
+        return cls.from_json(text, str(path))
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str) -> ModelCard:

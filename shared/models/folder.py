@@ -11,7 +11,6 @@ from typing import Final
 from .card import ModelCard
 from .mlmodel import environment_files, mlmodel_document, oldest_mlflow
 from .refuse import make_refusal
-from .stored import read_stored
 
 WEIGHTS_NAME: Final = "weights.safetensors"
 CARD_NAME: Final = "card.json"
@@ -100,4 +99,4 @@ def open_model(folder: str | Path) -> tuple[Path, ModelCard]:
     inside = folder if (folder / CARD_NAME).is_file() else folder / INSIDE
     if not (inside / CARD_NAME).is_file():
         raise make_refusal(f"{folder} holds no model of this library: there is no {INSIDE / CARD_NAME}.")
-    return inside, ModelCard.from_json(read_stored(inside / CARD_NAME), str(inside / CARD_NAME))
+    return inside, ModelCard.read(inside / CARD_NAME)

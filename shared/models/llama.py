@@ -15,7 +15,7 @@ import torch
 
 from .decoder import DecoderModel, DecoderSettings
 from .refuse import make_refusal
-from .stored import read_stored
+from .stored import MOST_JSON_BYTES, read_stored
 from .weight_files import SavedTensor
 
 _OUTSIDE: Final = {"embed.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight"} | {
@@ -96,7 +96,7 @@ def read_llama_config(folder: Path) -> DecoderSettings:
     """
     path = folder / "config.json"
     try:
-        config: dict[str, Any] = json.loads(read_stored(path))
+        config: dict[str, Any] = json.loads(read_stored(path, MOST_JSON_BYTES))
         rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
         problems = _misfits(config, rope)
         if problems:

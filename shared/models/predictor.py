@@ -37,7 +37,7 @@ def read_card(folder: str | Path) -> ModelCard:
     path = Path(folder) / _INSIDE / "card.json"
     if not path.is_file():
         raise make_refusal(f"{folder} holds no model of this library: there is no {_INSIDE}/card.json.")
-    return ModelCard.from_json(read_stored(path), str(path))
+    return ModelCard.read(path)
 
 
 def tokenizer_of_model(folder: str | Path, card: ModelCard) -> str:

@@ -21,7 +21,7 @@ from safetensors.torch import load
 from .initial import TensorShapes, describe_misfits, published_file
 from .refuse import make_refusal
 from .standard_vit import resize_positions
-from .stored import read_stored
+from .stored import MOST_JSON_BYTES, read_stored
 
 CLASSIFIERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -169,7 +169,7 @@ def _read_pickled_tensors(file: Path) -> dict[str, torch.Tensor]:
 def _named_normalization(config: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Take the mean and deviation out of a `config.json` as timm writes it on Hugging Face's hub; None in any other."""
     try:
-        said = json.loads(read_stored(config))["pretrained_cfg"]
+        said = json.loads(read_stored(config, MOST_JSON_BYTES))["pretrained_cfg"]
         mean, std = _three(said["mean"]), _three(said["std"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

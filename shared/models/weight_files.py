@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from .refuse import make_refusal
-from .stored import read_stored
+from .stored import MOST_JSON_BYTES, read_stored
 
 WHOLE_NAME: Final = "model.safetensors"
 INDEX_NAME: Final = "model.safetensors.index.json"
@@ -202,7 +202,7 @@ def _opened(path: Path) -> Any:
 
 def _weight_map(index: Path) -> Mapping[str, str]:
     try:
-        found: Mapping[str, str] = json.loads(read_stored(index))["weight_map"]
+        found: Mapping[str, str] = json.loads(read_stored(index, MOST_JSON_BYTES))["weight_map"]
         return {str(name): Path(file).name for name, file in found.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise make_refusal(f"{index} is no index of weights: {error!r}.") from error

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from shared.distributed import Refusal
 from shared.settings.fields import Idle, Situation, input_port, settings_class
+from shared.storage import JSON_BYTES, read_bytes
 
 _OF_TEXT = Idle("the data is no text", lambda now: not now.is_text)
 
@@ -184,7 +185,7 @@ def sizes_of_base(sizes: DecoderSizes) -> DecoderSizes:
         return sizes
     path = sizes.base_model / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(read_bytes(path, JSON_BYTES))
         there = {name: config.get(key) for name, key in _SIZES_IN_CONFIG.items()}
         there = {name: int(value) for name, value in there.items() if value is not None}
     except (OSError, ValueError, TypeError, AttributeError) as error:

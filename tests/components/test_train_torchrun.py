@@ -18,6 +18,7 @@ import yaml
 from allranks.library import VERSION
 from tests.components.training import check_times, furthest, lines, train, weights, write_digits
 from tests.helpers import ROOT, azure_variables, clean_environment, free_port
+from tests.local.support import wait_for
 
 FOLDER = ROOT / "components" / "train_torchrun"
 
@@ -77,6 +78,42 @@ def test_two_nodes_of_two_ranks_one_of_which_is_killed_end_with_the_weights_of_o
     assert steps == list(range(1, 3 * (280 // 16) + 1)), "each step is reported once, though some were made twice"
     train(data, tmp_path / "alone", **options)
     assert furthest(weights(out), weights(tmp_path / "alone")) < 1e-5
+
+
+@pytest.mark.slow
+def test_with_min_nodes_one_node_goes_on_without_the_other_with_the_same_rows(tmp_path: Path) -> None:
+    data = write_digits(tmp_path / "data", rows=400)
+    options: dict[str, object] = {"epochs": 3, "batch_size": 16, "log_every": 1, "checkpoint_every": 4}
+    out = tmp_path / "out"
+    outputs = {"model": out / "model", "checkpoints": out / "checkpoints", "metrics": out / "metrics"}
+    line = command({"data": data, "processes_per_node": 1, "min_nodes": 1, **options, **outputs})
+    port, path = free_port(), f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    nodes = []
+    for node in range(2):
+        environment = clean_environment(azure_variables(node, 2, 1, port)) | {"PYTHONPATH": "", "PATH": path}
+        folder = snapshot(tmp_path / f"node{node}")
+        nodes.append(subprocess.Popen(["bash", "-c", line], cwd=folder, env=environment, start_new_session=True))
+    try:
+        wait_for(lambda: len(lines(tmp_path / "node0")) >= 14)
+        kill_all_in(tmp_path / "node1")
+        assert nodes[0].wait(180) == 0
+    finally:
+        for folder in tmp_path.glob("node?"):
+            kill_all_in(folder)
+        for node in nodes:
+            node.wait()
+    steps = [line["step"] for line in lines(tmp_path / "node0") if "loss" in line["metrics"]]
+    assert steps == list(range(1, 3 * (280 // 16) + 1)), "each step is reported once, though some were made twice"
+    train(data, tmp_path / "alone", **options)
+    assert furthest(weights(out), weights(tmp_path / "alone")) < 1e-5
+
+
+def kill_all_in(folder: Path) -> None:
+    """Kill what runs in a node's folder: torchrun and its ranks, as they go with their machine."""
+    for working in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if working.readlink().is_relative_to(folder):
+                os.kill(int(working.parent.name), signal.SIGKILL)
 
 
 def kill_rank(rank: int, folder: Path, steps: int) -> None:

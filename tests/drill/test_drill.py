@@ -31,6 +31,8 @@ while number < 20:
         aside = newest.with_suffix(".part")
         aside.write_text(json.dumps([number, total]))
         aside.replace(newest)
+        if rank == 0 and "numbered" in sys.argv:
+            (saved / f"step_{number}.json").write_text(json.dumps(total))
 newest.write_text(json.dumps([number, total, time.time() if "clock" in sys.argv else 0]))
 """
 
@@ -79,8 +81,9 @@ def test_a_killed_rank_is_noticed_and_its_step_ends_as_the_undisturbed_one(count
 
 
 def test_a_killed_engine_is_started_again_and_goes_on_from_what_was_saved(counting: Any) -> None:
-    (drill,) = drilled(counting(), "--kill", "engine@step=8", "--kill", "node=1@step=16")["drills"]
+    (drill,) = drilled(counting("numbered"), "--kill", "engine@step=8", "--kill", "node=1@step=16")["drills"]
     assert drill["result"] == "equal", drill
+    assert (drill["restarted_by_drill"], drill["note"]) == ([], "")
     assert len(drill["runs"]) == 2
     assert drill["attempts"] == {"train": 3}
     assert all(fault["noticed"] for fault in drill["faults"])
@@ -175,6 +178,8 @@ def test_a_script_that_logs_nothing_is_struck_by_the_clock(tmp_path: Path) -> No
     assert "@50%" in refused["hint"]
     (drill,) = drilled(script, "--kill", "rank=0@50%")["drills"]
     assert drill["result"] == "equal", drill
+    assert drill["restarted_by_drill"] == ["plain"], "allranks run starts no step again that has saved nothing"
+    assert "`allranks run` would not have" in drill["note"]
 
 
 def test_a_drill_that_is_killed_leaves_nothing(counting: Any) -> None:

@@ -43,6 +43,7 @@ def test_how_long_a_disk_is_full_is_read() -> None:
         ("kill", "rank=1@", "is not [STEP:]rank=N@WHEN"),
         ("kill", "rank=1@10", "'10' is no moment"),
         ("kill", "rank=1@step=-4", "'step=-4' is no moment"),
+        ("kill", "rank=1@step=0", "steps are counted from 1"),
         ("kill", "rank=1@nans", "'nans' is no moment"),
         ("kill", "rank=1@100%", "the step has ended"),
         ("kill", "rank=1:3x@10s", "has a factor, which only --slow takes"),

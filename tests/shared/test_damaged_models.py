@@ -41,6 +41,12 @@ def test_a_card_that_describes_another_model_is_refused(inside: Path, key: str, 
         load_model(inside)
 
 
+def test_a_card_that_is_too_large_is_refused_before_it_is_read(inside: Path) -> None:
+    os.truncate(inside / "card.json", 2**36)
+    with pytest.raises(Refusal, match=r"card\.json cannot be read: it has 68,719,476,736 bytes, more than 16,777,216"):
+        load_model(inside)
+
+
 def test_a_card_that_is_not_utf8_is_refused(inside: Path) -> None:
     content = (inside / "card.json").read_bytes()
     (inside / "card.json").write_bytes(content.replace(b"mlp", b"ml\xff"))

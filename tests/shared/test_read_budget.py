@@ -18,13 +18,17 @@ from pyarrow import parquet
 from components.prepare_data import prepare_data
 from shared.data import Dataset
 from shared.data.formats.csv_files import CsvFiles
-from shared.data.formats.file_format import ReadBudget, open_bytes, read_budget
+from shared.data.formats.file_format import ReadBudget, WrongFileError, open_bytes, read_budget
 from shared.data.formats.parquet_files import ParquetFiles
 from shared.data.sources import SOURCES, SourceRequest
+from shared.data.text.files import read_text
 from shared.distributed import Refusal
 from shared.storage import read_bytes
+from tests.components.training import write_digits
 from tests.shared import samples
 
+LARGE = 2**36
+"""Bytes of a file that has no content: more than a machine has memory."""
 TABLE = "a,target\n" + "".join(f"{row},{row % 3}\n" for row in range(30))
 
 
@@ -86,6 +90,17 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_not_unpacked(
     monkeypatch.setenv("ALLRANKS_DATA_BUDGET", "unpacked_bytes=999999")
     with open_bytes(tmp_path / "zeros.gz") as file, pytest.raises(OSError, match="unpacks to more than 999,999 bytes"):
         file.read()
+
+
+def test_an_index_and_a_text_that_are_too_large_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    write_digits(tmp_path, rows=20)
+    os.truncate(tmp_path / "index.json", LARGE)
+    with pytest.raises(Refusal, match=r"index\.json cannot be read: it has 68,719,476,736 bytes.*json_bytes=N"):
+        Dataset.open(tmp_path)
+    (tmp_path / "book.txt").write_text("once")
+    os.truncate(tmp_path / "book.txt", LARGE)
+    with pytest.raises(WrongFileError, match="has 68,719,476,736 bytes; max_megabytes 16 allows 16,777,216"):
+        read_text(tmp_path / "book.txt", 2**24)
 
 
 def test_a_table_of_very_many_columns_is_read_in_time(tmp_path: Path) -> None:

@@ -33,6 +33,6 @@ class DocumentSource(Protocol):
         """
 
 
-def find_size_fault(data: bytes, most: int) -> str:
+def size_fault(size: int, most: int) -> str:
     """What is wrong with a text of more than ``most`` bytes; empty if it has no more."""
-    return f"has {len(data):,} bytes; max_megabytes {most / 2**20:g} allows {most:,}" if len(data) > most else ""
+    return f"has {size:,} bytes; max_megabytes {most / 2**20:g} allows {most:,}" if size > most else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import sysconfig
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.data.formats.file_format import UNIT_BYTES, WrongFileError, find_file_fault, group_units
-from shared.data.text.documents import Document, find_size_fault
+from shared.data.text.documents import Document, size_fault
 from shared.data.write.request import BadFiles, SourceRequest
 from shared.distributed import Refusal
 from shared.storage import read_bytes, retry_transient
@@ -41,7 +42,7 @@ class FileDocuments:
         """Documents of a unit."""
         for item in self.units[unit]:
             try:
-                text = _read_text(self.root / self.paths[item], self.most)
+                text = read_text(self.root / self.paths[item], self.most)
             except WrongFileError as error:
                 bad.report(self.paths[item], str(error))
                 continue
@@ -111,15 +112,19 @@ def _files(request: SourceRequest, root: Path, paths: list[Path]) -> FileDocumen
     return FileDocuments(root, names, labels, splits, units, sizes, request.most_bytes)
 
 
-def _read_text(path: Path, most: int) -> str:
+def read_text(path: Path, most: int) -> str:
+    """Read a file of at most so many bytes.
+
+    Raises:
+        WrongFileError: it is larger, is no text in UTF-8, or cannot be read.
+    """
     if fault := find_file_fault(path):
         raise WrongFileError(fault)
     try:
-        data = read_bytes(path)
+        data = read_bytes(path, most)
     except OSError as error:
-        raise WrongFileError(f"cannot be read: {error.strerror or error}") from error
-    if fault := find_size_fault(data, most):
-        raise WrongFileError(fault)
+        fault = size_fault(path.stat().st_size, most) if error.errno == errno.EFBIG else ""
+        raise WrongFileError(fault or f"cannot be read: {error.strerror or error}") from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

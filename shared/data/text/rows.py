@@ -21,7 +21,7 @@ from shared.data.formats.file_format import (
     find_name_fault,
     is_utf8,
 )
-from shared.data.text.documents import Document, find_size_fault
+from shared.data.text.documents import Document, size_fault
 from shared.data.write.request import BadFiles, SourceRequest, list_names
 from shared.distributed import Refusal
 
@@ -69,7 +69,7 @@ class RowDocuments:
         if not is_utf8(text):
             return f"is not text in UTF-8 in column {request.text_column!r}"
         data = text.encode()
-        fault = find_size_fault(data, request.most_bytes)
+        fault = size_fault(len(data), request.most_bytes)
         return fault or Document(text, request.splitter.split_of(data), label)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from shared.data.dataset.index import TOKENIZER_FILE, TOKENIZER_FILES, TOKENIZER_FOLDER
 from shared.distributed import Refusal
-from shared.storage import list_folder, read_bytes
+from shared.storage import TOKENIZER_BYTES, list_folder, read_bytes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -116,7 +116,8 @@ class SubwordTokens:
                 "Hugging Face (tokenizer.save_pretrained writes one), or leave the input empty for bytes."
             )
         return cls(
-            {name: read_bytes(inside / name) for name in TOKENIZER_FILES if (inside / name).is_file()}, str(folder)
+            {name: read_bytes(inside / name, TOKENIZER_BYTES) for name in TOKENIZER_FILES if (inside / name).is_file()},
+            str(folder),
         )
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:

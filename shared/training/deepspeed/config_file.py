@@ -13,7 +13,7 @@ from pathlib import Path
 from shared.distributed import Refusal, detect
 from shared.settings.command_line import refusing_once
 from shared.settings.training import BatchSettings
-from shared.storage import read_bytes
+from shared.storage import JSON_BYTES, read_bytes
 from shared.training.core.batch_plan import BatchPlan
 
 BATCH_KEY = "train_batch_size"
@@ -40,7 +40,7 @@ def read_config_file(path: Path | None) -> ConfigFile:
 
 def _read(path: Path) -> ConfigFile:
     try:
-        found: object = json.loads(read_bytes(path), object_pairs_hook=_without_repeats)
+        found: object = json.loads(read_bytes(path, JSON_BYTES), object_pairs_hook=_without_repeats)
     except OSError as error:
         raise Refusal(f"The configuration file {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from shared.distributed import Refusal
-from shared.storage import list_folder, read_bytes
+from shared.storage import JSON_BYTES, list_folder, read_bytes
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -67,7 +67,7 @@ def _read_json(path: Path) -> Mapping[str, object]:
         Refusal: if it is none.
     """
     try:
-        found: object = json.loads(read_bytes(path))
+        found: object = json.loads(read_bytes(path, JSON_BYTES))
     except (ValueError, OSError, RecursionError) as error:
         raise Refusal(f"{path} cannot be read: {error}.") from error
     if not isinstance(found, dict):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shared.models.weight_files import weight_paths
 from shared.settings.network import BaseModelSettings
-from shared.storage import RandomReads, read_bytes
+from shared.storage import JSON_BYTES, RandomReads, read_bytes
 from shared.training.transformers.folder import find_config
 
 _PASSING: Final = ("_name_or_path", "transformers_version")
@@ -36,7 +36,7 @@ def base_identity(base: BaseModelSettings) -> dict[str, str | None]:
 
 
 def _short_hash(place: Path, samples: list[bytes]) -> str:
-    config: dict[str, Any] = json.loads(read_bytes(find_config(place)))
+    config: dict[str, Any] = json.loads(read_bytes(find_config(place), JSON_BYTES))
     kept = {name: value for name, value in config.items() if name not in _PASSING}
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
     for sample in samples:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from shared.distributed import liveness
+from shared.distributed.meeting import Guest, RollCall
 from shared.distributed.sentry import LIMIT, STACK_SIGNAL, News, is_stopped, place_of, stalled_news
 from shared.distributed.wire import encode_message
 from tests.helpers import ROOT, run_ranks
@@ -387,7 +388,91 @@ def test_who_has_left_the_world_is_watched_no_more() -> None:
         time.sleep(3)
         print([started.poll() for started in liveness._started])
     """
-    assert [(rank.returncode, rank.stdout) for rank in run_ranks(code, timeout=SECONDS)] == [(0, "[0]\n")] * 2
+    for ranks in 2, 1:
+        ended = run_ranks(code, 1, ranks, timeout=SECONDS)
+        assert [(rank.returncode, rank.stdout) for rank in ended] == [(0, "[0]\n")] * ranks
+
+
+PDB = """
+import os, pdb, sys, threading
+asked, answer = os.pipe()
+threading.Timer(8, os.write, (answer, b"continue\\n")).start()
+pdb.Pdb(stdin=os.fdopen(asked), stdout=sys.stderr).set_trace()
+"""
+GDB = """
+import subprocess, sys
+HOLD = "import ctypes, os, sys, time; trace = ctypes.CDLL(None).ptrace; rank = int(sys.argv[1]); " \\
+    "trace(16, rank, None, None); os.waitpid(rank, 0x40000000); time.sleep(8); trace(17, rank, None, None)"
+subprocess.Popen([sys.executable, "-c", HOLD, str(os.getpid())])
+time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("debugger", "held", "ranks"), [(PDB, 1, 2), (GDB, 0, 2), (PDB, 0, 1)], ids=["pdb", "gdb", "alone"]
+)
+def test_a_rank_that_somebody_holds_in_a_debugger_is_not_ended_nor_are_those_that_wait(
+    debugger: str, held: int, ranks: int
+) -> None:
+    """gdb is played by its system call, ptrace."""
+    code = f"""
+        import os, time
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 2.0
+        with init() as world:
+            liveness.limit_silence(1.0)
+            for step in range(6):
+                if step == 4 and world.rank == {held}:
+                    exec({debugger!r})
+                world.barrier("step", timeout=60)
+                world.end_step()
+    """
+    ended = run_ranks(code, 1, ranks, timeout=60)
+    assert [(rank.returncode, rank.stderr.count("no progress")) for rank in ended] == [(0, 0)] * ranks, ended
+
+
+def test_a_rank_that_is_the_only_one_is_watched_too() -> None:
+    code = """
+        import os, signal, time
+        from shared.distributed import init, liveness
+
+        liveness.SHORTEST_SILENCE = 2.0
+        with init() as world:
+            liveness.limit_silence(1.0)
+            for step in range(5):
+                world.end_step()
+            with liveness.silence_expected():
+                time.sleep(4)
+            {hang}
+    """
+    (hung,) = run_ranks(code.format(hang="sum(range(10**12))"), 1, 1, timeout=SECONDS)
+    assert re.search(
+        r"rank 0 \(node 0\) makes no progress: nothing has moved for [2-6] s, and it stands at ", hung.stderr
+    )
+    assert "It is ended; where it stood:" in hung.stderr
+    assert hung.returncode == -signal.SIGKILL
+    (stopped,) = run_ranks(
+        code.format(hang="os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)"), 1, 1, timeout=SECONDS
+    )
+    assert "rank 0 (node 0) stands still: its process was stopped 4 s ago" in stopped.stderr
+    assert stopped.returncode == -signal.SIGKILL
+
+
+def test_a_coordinator_is_not_blamed_for_who_counts_no_steps() -> None:
+    members: dict[tuple[str, int], Guest] = {}
+    for role, rank in ("worker", 0), ("worker", 1), ("ps", 0):
+        for name in role, f"sentry of {role}":
+            members[name, rank] = Guest(member=(name, rank), node=rank)
+    call = RollCall(members, time.monotonic() + 5)
+    silent = {"moving": False, "waits": False, "watched": False, "overdue": False, "debugged": False, "steps": 0}
+    waiting = {**silent, "busy": 0.0, "seconds": 310.0, "place": "/shared/distributed/wire.py:112 (receive_message)"}
+    coordinator = "/tensorflow/python/distribute/coordinator/cluster_coordinator.py:9 (join)"
+    trains = {"waits": True, "watched": True, "steps": 40, "place": coordinator}
+    call.add(members["sentry of worker", 0], {**waiting, **trains})
+    call.add(members["sentry of worker", 1], waiting)
+    call.add(members["sentry of ps", 0], {**waiting, "busy": 1.0})
+    assert call.verdict().startswith("ps 0 (node 0) makes no progress: ")
 
 
 def test_a_step_in_a_debugger_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
