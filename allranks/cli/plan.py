@@ -277,7 +277,8 @@ def _lines(planned: PlannedTraining, forecasts: Sequence[NodeForecast]) -> Itera
     size = size_words(plan.model.gradient_bytes)
     compute = f"compute of a row {plan.sample_seconds:.3g} s ({planned.sources['compute']})"
     yield f"  {compute}, gradients {size} ({planned.sources['weights']})"
-    yield aligned_rows([_head(planned), *map(_cells, forecasts)])
+    head = _head(planned)
+    yield aligned_rows([head, *(_cells(one, len(head)) for one in forecasts)])
     if any(not one.is_possible for one in forecasts):
         yield "  -: too few rows in a batch for the ranks, or too few ranks for the model"
     if planned.sources["compute"].startswith("run ") and "faster" not in planned.sources["compute"]:
@@ -291,9 +292,9 @@ def _head(planned: PlannedTraining) -> list[str]:
     return ["nodes", "ranks", "batch", "step", "efficiency", "rows/s", "goodput", "save every", *whole, *cost]
 
 
-def _cells(one: NodeForecast) -> list[str]:
+def _cells(one: NodeForecast, count: int) -> list[str]:
     if not one.is_possible:
-        return [str(one.nodes), str(one.ranks), str(one.batch_size), "-"]
+        return [str(one.nodes), str(one.ranks), str(one.batch_size), *["-"] * (count - 3)]
     cells = [str(one.nodes), str(one.ranks), str(one.batch_size), _step_words(one.step.total)]
     cells += [f"{one.step.efficiency:.1%}", f"{one.samples_per_second:,.0f}", f"{one.goodput:.1%}"]
     cells.append("never" if math.isinf(one.save_every) else duration_words(one.save_every))

@@ -89,6 +89,7 @@ class NodeForecast:
             "exposed_seconds": step.exposed,
             "contention_seconds": step.contention,
             "straggling_seconds": step.straggling,
+            "bubble_seconds": step.bubble,
             "efficiency": step.efficiency,
             "samples_per_second": self.samples_per_second,
             "goodput": self.goodput,

@@ -11,10 +11,11 @@ from allranks.planning.step import StepTime
 WIDTH, HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 20, 48, 44
 _PARTS: tuple[tuple[str, str, Callable[[StepTime], float]], ...] = (
-    ("computing", "#4477aa", lambda step: step.compute + step.bubble),
+    ("computing", "#4477aa", lambda step: step.compute),
     ("slower beside the network", "#66ccee", lambda step: step.contention),
     ("waiting for the network", "#ee6677", lambda step: step.exposed),
     ("waiting for the slowest rank", "#ccbb44", lambda step: step.straggling),
+    ("stages without work", "#bbbbbb", lambda step: step.bubble),
 )
 
 
@@ -31,8 +32,9 @@ def plan_picture(title: str, forecasts: Sequence[NodeForecast]) -> str:
 
 def _elements(title: str, shown: Sequence[NodeForecast]) -> Iterator[str]:
     yield f'<text x="{_LEFT}" y="18" font-size="14">{escape(title)}</text>'
-    for place, (name, colour, _) in enumerate(_PARTS):
-        x = _LEFT + 160 * place
+    used = [(name, colour) for name, colour, seconds in _PARTS if any(seconds(one.step) for one in shown)]
+    for place, (name, colour) in enumerate(used):
+        x = _LEFT + 130 * place
         yield f'<rect x="{x}" y="26" width="10" height="10" fill="{colour}"/><text x="{x + 14}" y="35">{name}</text>'
     for share in (0, 25, 50, 75, 100):
         y = _height(share / 100)

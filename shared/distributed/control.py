@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shared.distributed.assembly import Assembly
 from shared.distributed.errors import ControlError, PeerError, Refusal, UnsavedError, WaitTimeoutError
@@ -30,9 +30,6 @@ from shared.distributed.wire import (
     exchange_messages,
     receive_message,
 )
-
-if TYPE_CHECKING:
-    from shared.distributed.liveness import SentryLink
 
 ANSWER_SECONDS = 10.0  # the server answers within its own time-out; this much later it hangs
 _FAIL_SECONDS = 1.0  # a rank that fails waits no longer for the answer that tells whether another had failed before
@@ -164,12 +161,12 @@ class Control(ABC):
 
 
 class AloneControl(Control):
-    """The control plane of a world of one: the same rules, and no socket. Once it is left, its sentry is let go."""
+    """The control plane of a world of one: the same rules, and no socket; `end` is called once it is left."""
 
-    def __init__(self, launch: Launch, link: SentryLink | None = None) -> None:
+    def __init__(self, launch: Launch, end: Callable[[], None] = lambda: None) -> None:
         assembly, guest = Assembly(launch, token=""), Guest()
         super().__init__(assembly.world_id, launch.main_port)
-        self._assembly, self._guest, self._launch, self._link = assembly, guest, launch, link
+        self._assembly, self._guest, self._launch, self._end = assembly, guest, launch, end
         self._exchange(encode_message(hello_message(launch, token="")), None)
 
     def open_channel(self, name: str) -> Control:  # noqa: ARG002
@@ -177,9 +174,8 @@ class AloneControl(Control):
         return AloneControl(self._launch)
 
     def leave(self, grace: float) -> None:  # noqa: ARG002
-        """There is nobody to say goodbye to but the sentry."""
-        if self._link is not None:
-            self._link.release()
+        """There is nobody to say goodbye to."""
+        self._end()
 
     def _exchange(self, data: bytes, timeout: float | None) -> Message:  # noqa: ARG002
         for message in MessageDecoder().feed(data):

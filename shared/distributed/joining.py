@@ -41,7 +41,8 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     """
     title = f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})"
     if launch.alone:
-        return AloneControl(launch, start_sentry(title))
+        link = start_sentry(title)
+        return AloneControl(launch, link.release) if link is not None else AloneControl(launch)
     token = _job_token(launch, environ)
     until = time.monotonic() + timeout
     ports = spare_ports(environ, launch.launcher, launch.main_port)

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 from shared.distributed import Refusal
 from shared.settings.fields import Idle, Situation, input_port, settings_class
-from shared.storage import JSON_BYTES, read_bytes
 
 _OF_TEXT = Idle("the data is no text", lambda now: not now.is_text)
 
@@ -164,6 +163,7 @@ class DecoderSizes:
     )
 
 
+_MOST_CHARACTERS = 2**24  # of a config.json: far above real ones
 _SIZES_IN_CONFIG = {
     "layers": "num_hidden_layers",
     "width": "hidden_size",
@@ -185,7 +185,8 @@ def sizes_of_base(sizes: DecoderSizes) -> DecoderSizes:
         return sizes
     path = sizes.base_model / "config.json"
     try:
-        config = json.loads(read_bytes(path, JSON_BYTES))
+        with path.open(encoding="utf-8") as file:
+            config = json.loads(file.read(_MOST_CHARACTERS))  # of a larger one it says that it has no end
         there = {name: config.get(key) for name, key in _SIZES_IN_CONFIG.items()}
         there = {name: int(value) for name, value in there.items() if value is not None}
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -32,6 +32,26 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cost" in said
 
 
+def test_a_table_with_nodes_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    few = [one.replace("batch_size=2048", "batch_size=4") for one in GIVEN]
+    assert main([*few, "--nodes", "2", "8", "--samples", "1e6", "--price", "3.5"]) == 0
+    two, eight = (line.split() for line in capsys.readouterr().out.splitlines()[3:5])
+    assert (two[0], "-" in two) == ("2", False)
+    assert eight == ["8", "8", "4", *["-"] * 7]
+
+
+def test_a_pipeline_s_bubble_is_in_the_sum(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    stages = ["plan", "train_fsdp", "pipeline_parallel=2", "accumulation_steps=4", "batch_size=64"]
+    size = ["--size", "Standard_ND96isr_H100_v5", "--samples-per-second", "100", "--weights", "1e9", "--nodes", "2"]
+    given = [*stages, *size]
+    one = document(capsys, given)["nodes"][-1]
+    parts = ("compute", "exposed", "contention", "straggling", "bubble")
+    assert one["bubble_seconds"] > 0
+    assert one["step_seconds"] == pytest.approx(sum(one[f"{part}_seconds"] for part in parts))
+    assert main([*given, "--picture", str(tmp_path / "plan.svg")]) == 0
+    assert "stages without work" in (tmp_path / "plan.svg").read_text()
+
+
 def test_the_document_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, [*GIVEN, "--nodes", "1", "3", "64", "--samples", "1e6", "--price", "2"])
     assert [one["nodes"] for one in found["nodes"]] == [1, 3, 64]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 from collections.abc import Mapping
@@ -13,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from shared.data.dataset.encodings import TableEncoding, TextEncoding
-from shared.data.formats.file_format import read_budget
 from shared.distributed import Refusal
-from shared.storage import read_bytes
+from shared.storage import JSON_BYTES, read_bytes
 
 DATASET_FORMAT = "allranks-dataset/1"
 INDEX_FILE = "index.json"
@@ -203,15 +201,13 @@ def read_index(folder: Path) -> Index:
         unfinished = any((folder / split).is_dir() for split in SPLITS)
         why = "was not finished: it has shards but no" if unfinished else "is not a prepared dataset: it has no"
         raise Refusal(f"{folder} {why} {INDEX_FILE}. Run prepare_data and give its output `data`.")
-    budget = read_budget()
     try:
-        document = json.loads(read_bytes(path, budget.json_bytes))
+        document = json.loads(read_bytes(path, JSON_BYTES))
         if document["format"] != DATASET_FORMAT:
             raise Refusal(f"{path} has the format {document['format']!r}; this library reads {DATASET_FORMAT!r}.")
         return _parse(document)
     except OSError as error:
-        more = f"; {budget.how_to_raise('json_bytes')}" if error.errno == errno.EFBIG else ""
-        raise Refusal(f"{path} cannot be read: {error.strerror or error}{more}.") from error
+        raise Refusal(f"{path} cannot be read: {error.strerror or error}.") from error
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         detail = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise Refusal(f"{path} is damaged: {detail}. Run prepare_data again.") from error
