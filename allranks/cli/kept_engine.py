@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import allranks
 from allranks.local.warm.address import connect_keeper, is_keeper_there, peer_of
-from allranks.local.warm.context import ignored_signals, limited_resources, process_context
+from allranks.local.warm.context import blocked_signals, ignored_signals, limited_resources, process_context
 
 ENGINE_IMPORTS = "allranks.cli.engine_imports"
 _PATIENCE = 2.0  # seconds for a keeper that has not answered: it may have been stopped
@@ -104,8 +104,11 @@ def _question(keeper: socket.socket) -> dict[str, Any]:
         "arguments": sys.argv,
         "path": sys.path,
         "beside": [],
+        "named": [],
+        "silences": False,
         "umask": umask,
         "ignored": ignored_signals(),
+        "blocked": blocked_signals(),
         "cores": sorted(os.sched_getaffinity(0)),
         "limits": [[one, resource.getrlimit(one)] for one in limited_resources()],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import struct
@@ -26,7 +27,8 @@ def open_listener() -> socket.socket:
     """Listen there, in place of a keeper that has ended.
 
     Raises:
-        CannotRunHereError: there is no place for it: no home, too long a path, or somebody else's folder.
+        CannotRunHereError: there is no place for it: no home, too long a path, or somebody else's folder; or another
+            keeper, which may just have begun, is there already.
     """
     from allranks.errors import CannotRunHereError
 
@@ -37,9 +39,15 @@ def open_listener() -> socket.socket:
         raise CannotRunHereError(
             f"{path} is longer than a socket's path may be.", "Set XDG_RUNTIME_DIR to a short one."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.parent.stat().st_uid != os.getuid():
         raise CannotRunHereError(f"{path.parent} belongs to another user.", "Set XDG_RUNTIME_DIR to a folder of yours.")
+    # Held for as long as this process lives, by whatever end it dies.
+    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CannotRunHereError(f"another keeper listens at {path}.", "See `allranks warm --show`.") from None
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path.unlink(missing_ok=True)
     before = os.umask(0o177)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.local.fingerprint import interpreter_digest
 from allranks.local.rank_process import ProgramProcess, RankProcess
 from allranks.local.warm.address import connect_keeper
-from allranks.local.warm.context import ignored_signals, limited_resources
+from allranks.local.warm.context import blocked_signals, ignored_signals, limited_resources
 from allranks.local.warm.preloads import find_preloads
 from allranks.local.warm.programs import PythonProgram, read_python_program, shell_variables
 
@@ -56,9 +56,13 @@ class WarmRanks:
         program = read_python_program(command.argv[2], command.environ)
         if program is None:
             return None
+        if not all(map(os.path.isabs, filter(None, command.environ.get("PYTHONPATH", "").split(os.pathsep)))):
+            return None  # it means another folder in each process
         entry = f"{program.target.replace('.', '/')}.py" if program.is_module else program.target.removeprefix("./")
-        modules = find_preloads(entry, self._files)
-        if not modules:
+        if not program.is_module and entry not in {file.path for file in self._files}:
+            return None  # a folder with a __main__.py, or an archive
+        found = find_preloads(entry, self._files)
+        if not found.modules:
             return None
         variables = shell_variables(command.environ, program.interpreter)
         spec = {
@@ -66,9 +70,10 @@ class WarmRanks:
             "flags": program.flags,
             "installed": interpreter_digest(program.interpreter),
             "variables": {name: value for name, value in variables.items() if self._is_stable(name)},
-            "modules": modules,
+            "modules": found.modules,
         }
         request = self._request(command, program, variables, umask, locked)
+        request |= {"named": sorted(found.variables), "silences": found.may_silence}
         return self._ask({"do": "fork", "spec": spec, "request": request, "context": self._own_context()}, command)
 
     def _is_stable(self, name: str) -> bool:
@@ -98,6 +103,7 @@ class WarmRanks:
             "beside": sorted(beside),
             "umask": umask,
             "ignored": ignored_signals(),
+            "blocked": blocked_signals(),
             "locked": [os.fsdecode(path) for path in locked],
             "cores": sorted(os.sched_getaffinity(0)),
             "limits": [[one, resource.getrlimit(one)] for one in limited_resources()],

@@ -14,7 +14,7 @@ _STATUS = ("Uid", "Gid", "Groups", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
 
 
 def process_context(*, with_memory: bool = True) -> dict[str, Any]:
-    """Namespaces, rights, priority and, if asked for, the limit of memory of this process, as JSON."""
+    """Namespaces, rights, priority, scheduling and, if asked for, the limit of memory of this process, as JSON."""
     status = Path("/proc/self/status").read_text()
     lines = (line.partition(":") for line in status.splitlines())
     memory = {}
@@ -28,6 +28,7 @@ def process_context(*, with_memory: bool = True) -> dict[str, Any]:
         "namespaces": [_link(f"/proc/self/ns/{name}") for name in _NAMESPACES],
         "status": {name: value.split() for name, _, value in lines if name in _STATUS},
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "scheduling": [os.sched_getscheduler(0), os.sched_getparam(0).sched_priority],
         "score": Path("/proc/self/oom_score_adj").read_text().strip(),
         "release": _release(),
     }
@@ -37,6 +38,11 @@ def ignored_signals() -> list[int]:
     """Those that this process ignores, as under nohup, and that a program which it starts ignores too."""
     restored = (signal.SIGPIPE, signal.SIGXFSZ)  # by subprocess, since Python itself ignores them
     return [one for one in signal.valid_signals() - {*restored} if signal.getsignal(one) is signal.SIG_IGN]
+
+
+def blocked_signals() -> list[int]:
+    """Those that this thread blocks, and a program which it starts blocks too."""
+    return sorted(signal.pthread_sigmask(signal.SIG_BLOCK, []))
 
 
 def limited_resources() -> list[int]:

@@ -47,7 +47,6 @@ def become_engine(request: Mapping[str, Any], told: int) -> None:
     for name, limits in request["limits"]:
         resource.setrlimit(name, tuple(limits))
     os.umask(request["umask"])
-    os.sched_setaffinity(0, request["cores"])
 
 
 def run_engine(request: Mapping[str, Any], told: int) -> NoReturn:

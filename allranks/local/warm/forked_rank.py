@@ -13,7 +13,7 @@ import tempfile
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
     if os.getppid() != request["template"]:
         os._exit(1)  # it was killed before the kernel was asked
     os.setsid()
-    reset_signals(request["ignored"])
+    reset_signals(request["ignored"], request["blocked"])
     if printed:
         os.write(log, printed)
     nowhere = os.open(os.devnull, os.O_RDONLY)
@@ -40,23 +40,33 @@ def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
     for name, limits in request["limits"]:
         resource.setrlimit(name, tuple(limits))
     os.umask(request["umask"])
-    os.sched_setaffinity(0, request["cores"])
 
 
-def reset_signals(ignored: Sequence[int]) -> None:
-    """Give each signal what it does in a new interpreter that a process starts which ignores these."""
+def reset_signals(ignored: Sequence[int], blocked: Sequence[int]) -> None:
+    """Give each signal what it does in a new interpreter that a process starts which ignores and blocks these."""
     for number in signal.valid_signals():
         if number not in _KEPT_SIGNALS and signal.getsignal(number) is not signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for one in ignored:
         signal.signal(one, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def settle_modules(folder: str, work: str) -> None:
     """Set anew what imported modules have of the process that imported them; that one was in ``folder``."""
     tempfile.tempdir = None
     time.tzset()
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        started = time.time_ns() if sys.version_info >= (3, 13) else time.time()
+        logging._startTime = started  # type: ignore[attr-defined]  # noqa: SLF001 from which it counts
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        process.ORIGINAL_DIR = work  # type: ignore[attr-defined]
+    random = sys.modules.get("sympy.core.random")
+    if random is not None:
+        random.rng.seed()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()  # Python's own generator is seeded anew at each fork
@@ -103,6 +113,7 @@ def run_program(request: Mapping[str, Any]) -> int:
     if request["module"]:
         if not is_safe:
             sys.path.insert(0, str(Path.cwd()))
+        sys.modules["__main__"] = _new_main(BuiltinImporter)
         return _end_of(lambda: runpy._run_module_as_main(target))  # type: ignore[attr-defined]  # noqa: SLF001 what python -m calls
     if not is_safe:
         sys.path.insert(0, str(Path(file).resolve().parent))
@@ -112,17 +123,18 @@ def run_program(request: Mapping[str, Any]) -> int:
         text = f"{sys.executable}: can't open file {file!r}: [Errno {error.errno}] {error.strerror}"
         print(text, file=sys.stderr)
         return 2
-    main = types.ModuleType("__main__")
-    main.__dict__.update(
-        __file__=file,
-        __builtins__=sys.modules["builtins"],
-        __loader__=SourceFileLoader("__main__", file),
-        __annotations__={},
-    )
+    main = sys.modules["__main__"] = _new_main(SourceFileLoader("__main__", file))
+    main.__dict__["__file__"] = file
     if sys.version_info < (3, 13):
         main.__dict__["__cached__"] = None
-    sys.modules["__main__"] = main
-    return _end_of(lambda: exec(compile(source, file, "exec"), main.__dict__))  # noqa: S102
+    return _end_of(lambda: exec(compile(source, file, "exec", dont_inherit=True), main.__dict__))  # noqa: S102
+
+
+def _new_main(loader: Any) -> types.ModuleType:
+    """The module in which a program runs, as a new interpreter has it."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=sys.modules["builtins"], __loader__=loader, __annotations__={})
+    return main
 
 
 def _end_of(program: Callable[[], None]) -> int:
@@ -136,6 +148,22 @@ def _end_of(program: Callable[[], None]) -> int:
         trace = inner.tb_next if inner else None  # without the lambda
         error.__traceback__ = trace
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
-        sys.excepthook(type(error), error, trace)
+        _show_error(error)
         return -int(signal.SIGINT) if isinstance(error, KeyboardInterrupt) else 1
     return 0
+
+
+def _show_error(error: BaseException) -> None:
+    """Hand an error to the program's hook; one that fails itself is shown with it."""
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit:
+        raise
+    except BaseException as wrong:  # noqa: BLE001 it is shown
+        if wrong.__context__ is error:
+            wrong.__context__ = None
+        trace = wrong.__traceback__.tb_next if wrong.__traceback__ else None
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(type(wrong), wrong.with_traceback(trace), trace)
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)

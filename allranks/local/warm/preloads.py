@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from allranks import library
@@ -33,12 +34,33 @@ _OFTEN_LATE = ("numpy", "torch", "mlflow", "sklearn")
 """What a script is taken to import even where it does so in a function."""
 _IMPORT = re.compile(r"^([ \t]*)(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(.+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 _NAMES = re.compile(r"\w+")
+_TOUCHES_VARIABLES = re.compile("environ|putenv|unsetenv")
 _SETS_VARIABLE = re.compile(
-    r"environb?\[([^\]]+)\]\s*=[^=]|environb?\.setdefault\(\s*([^,)]+)|(environb?\.update|putenv|load_dotenv)\("
+    r"environb?\[([^\]]+)\]\s*=[^=]|environb?\.(?:setdefault|pop)\(\s*([^,)]+)|"
+    r"(environb?\.(?:update|clear|popitem)\(|environb?\s*\|=|putenv\(|unsetenv\(|load_dotenv\()"
 )
+_READS_VARIABLE = re.compile(
+    r"""(?:environb?\[\s*|environb?\.get\(\s*|getenv\(\s*)(["'])\w+\1\s*(?:\](?!\s*=[^=])|[,)])|"""
+    r"""(["'])\w+\2\s+(?:not\s+)?in\s+(?:os\.)?environ"""
+)
+_QUOTED = re.compile(r"""(["'])([A-Za-z_]\w*)\1""")
 _SETS_INTERPRETER = re.compile(
-    r"set_start_method|sys\.modules\[[^\]]*\]\s*=[^=]|importlib\.reload|sys\.meta_path|LD_PRELOAD|jax_platform"
+    r"set_start_method|sys\.modules\[[^\]]*\]\s*=[^=]|importlib\.reload|sys\.meta_path|LD_PRELOAD|jax_platform|"
+    r"builtins\.__import__|addaudithook"
 )
+_CHANGES_PATH = re.compile(
+    r"sys\.path\s*(?:\[[^\]]*\]\s*)?\+?=[^=]|sys\.path\.(?!append\(|extend\()\w+\(|del\s+sys\.path|=\s*sys\.path\b|"
+    r"from\s+sys\s+import\b.*\bpath\b"
+)
+"""By which what is imported next may be another module; what is appended comes after all that is installed."""
+_SILENCES = re.compile(
+    r"filterwarnings|simplefilter|showwarning|logging\.disable|setLevel|redirect_std|sys\.std(?:out|err)\s*="
+)
+"""By which what an import prints may be printed no more, or elsewhere."""
+_READ_BY_LIBRARIES = (
+    *("ARROW_", "BLIS_", "GOMP_", "GOTO_", "JEMALLOC", "KMP_", "MKL_", "NUMEXPR_", "OMP_", "OPENBLAS_", "VECLIB_"),
+)
+"""Begins of the names of variables that are looked at by what is not Python, so that nobody sees it."""
 _READ_ON_IMPORT = (
     *("CUDA_HOME", "CUDA_LAUNCH", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "MPLBACKEND", "MPLCONFIGDIR", "NUMEXPR_"),
     *("OMP_", "OPENBLAS_", "PYTORCH_", "TORCH", "TRANSFORMERS_", "ATEN_", "BLIS_", "GOTO_", "VECLIB_", "TMPDIR"),
@@ -49,8 +71,23 @@ _READ_ON_IMPORT = (
 _MOST_BYTES = 1 << 20  # of a script that is looked through
 
 
-def find_preloads(entry: str, files: Iterable[SnapshotFile]) -> tuple[str, ...]:
-    """The modules to import for a script of a snapshot; empty where none is worth it or it could make a difference.
+@dataclass(frozen=True, slots=True)
+class Preloads:
+    """What a script needs that can be there before it runs.
+
+    Attributes:
+        modules: to import; empty where none is worth it or it could make a difference.
+        variables: that the script names, and may set: imports must not have looked at one.
+        may_silence: whether it may keep imports from printing.
+    """
+
+    modules: tuple[str, ...] = ()
+    variables: frozenset[str] = frozenset()
+    may_silence: bool = False
+
+
+def find_preloads(entry: str, files: Sequence[SnapshotFile]) -> Preloads:
+    """What to import for a script of a snapshot.
 
     Args:
         entry: the script's path in the snapshot, or a module's dotted name.
@@ -60,33 +97,42 @@ def find_preloads(entry: str, files: Iterable[SnapshotFile]) -> tuple[str, ...]:
     named = {part for path in scripts for part in PurePosixPath(path).with_suffix("").parts}
     start = entry if entry in scripts else _local_file(entry, scripts)
     if start is None:
-        return ()
+        return Preloads()
     found: dict[str, None] = {}
-    changes_path = False
+    appends_path = may_silence = False
+    variables: set[str] = set()
     reached = [start]
     for path in reached:  # grows while it is read
         source = scripts[path]
         if source.stat().st_size > _MOST_BYTES:
-            return ()
+            return Preloads()
         text = source.read_text(encoding="utf-8", errors="replace")
         if not source.is_relative_to(library.root() / "shared"):
-            changes_path |= "sys.path" in text or "site.addsitedir" in text
             if _may_matter(text):
-                return ()
+                return Preloads()
+            appends_path |= "sys.path" in text or "site.addsitedir" in text
+            may_silence |= bool(_SILENCES.search(text))
+            if _TOUCHES_VARIABLES.search(text):
+                variables.update(name for _, name in _QUOTED.findall(_READS_VARIABLE.sub("", text)))
         for name, is_early in _imported_names(text, PurePosixPath(path).parent):
             top = name.partition(".")[0]
             if local := _local_file(name, scripts):
                 reached += [] if local in reached else [local]
             elif top in PRELOADED and (is_early or top in _OFTEN_LATE):
                 found.setdefault(top)
-    if changes_path and named.intersection(found):  # a package of the user's that could stand in for one of these
-        return ()
-    return tuple(module for name in sorted(found) for module in PRELOADED[name])
+    if appends_path and named.intersection(found):  # a package of the user's that could stand in for one of these
+        return Preloads()
+    if any(name.startswith(_READ_BY_LIBRARIES) for name in variables):
+        return Preloads()
+    if "matplotlib" in found and any(PurePosixPath(file.path).name == "matplotlibrc" for file in files):
+        return Preloads()  # it is read from the working folder
+    modules = tuple(module for name in sorted(found) for module in PRELOADED[name])
+    return Preloads(modules, frozenset(variables), may_silence)
 
 
 def _may_matter(text: str) -> bool:
     """Whether a script may set what imports look at, so that it has to run before them."""
-    if _SETS_INTERPRETER.search(text):
+    if _SETS_INTERPRETER.search(text) or _CHANGES_PATH.search(text):
         return True
     for match in _SETS_VARIABLE.finditer(text):
         name = (match[1] or match[2] or "").strip().lstrip("b")

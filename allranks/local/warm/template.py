@@ -1,12 +1,12 @@
 """A process that has imported frameworks once and forks a rank for each request. Runs in a step's interpreter, alone.
 
-    python template.py CONTROL
+    python template.py CONTROL ROOM
 
-CONTROL is the number of a socket. The first message on it says what to import; the answer is ``{"ready": …}`` or
-``{"failed": reason}``. Each further message asks for a rank and brings two files: its log, and a socket on which its
-id and a handle of it are told, then how it ended. When the other end of that socket is closed, the rank is killed.
-A message that asks for an engine brings that socket alone, on which the engine then gets the standard streams and a
-pipe that ends it, and tells its exit code itself.
+CONTROL is the number of a socket, ROOM is room for the words of a rank's command. The first message on the socket says
+what to import; the answer is ``{"ready": …}`` or ``{"failed": reason}``. Each further message asks for a rank and
+brings two files: its log, and a socket on which its id and a handle of it are told, then how it ended. When the other
+end of that socket is closed, the rank is killed. A message that asks for an engine brings that socket alone, on which
+the engine then gets the standard streams and a pipe that ends it, and tells its exit code itself.
 
 A rank is what a new interpreter would be: a process and a session of its own, with the variables, folder, arguments,
 limits and files of the request, which ends through the interpreter's own end. Only the imports are there already. What
@@ -27,6 +27,7 @@ import gc  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
+import resource  # noqa: E402
 import selectors  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
@@ -97,10 +98,12 @@ class Template:
     def __init__(self, modules: Sequence[str]) -> None:
         self.began = dict(os.environ)
         self.folder = os.getcwd()  # noqa: PTH109
+        refuse_hooks()
         self.read, self.printed = _import_all(modules)
         names = {*os.environ, *self.began}
         self.changed = {name: os.environ.get(name) for name in names if os.environ.get(name) != self.began.get(name)}
         paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        paths |= _settings_files()
         self.files = [(path, _file_state(path)) for path in paths if isinstance(path, str)]
         self.names = {name.partition(".")[0] for name in set(sys.modules) - _AT_START}
         self.libraries = _ranks.loaded_libraries()
@@ -114,6 +117,11 @@ class Template:
             raise CannotForkError(f"the imports looked at {', '.join(hit)}")
         if hit := sorted(self.names.intersection(request["beside"])):
             raise CannotForkError(f"{', '.join(hit)} beside the script stands in for what was imported")
+        if hit := sorted(self.read.intersection(request["named"])):
+            raise CannotForkError(f"the script may set {', '.join(hit)}, at which the imports have looked")
+        if self.printed and request["silences"]:
+            raise CannotForkError("the imports have printed what the script may silence")
+        _refuse_limits(request)
         engine = sys.modules.get("allranks")
         if request.get("engine") and getattr(engine, "__file__", None) != request["engine"]:
             raise CannotForkError(f"{request['engine']} is not what was imported")
@@ -132,6 +140,29 @@ class Template:
             else:
                 found[name] = value.replace(scratch, own)
         return found
+
+
+def _refuse_limits(request: Mapping[str, Any]) -> None:
+    """Raise CannotForkError where a copy could not have these limits, or imports have gone by others.
+
+    Libraries make as many threads as there were cores, and these as large as the stack was allowed to be.
+    """
+    for number, (soft, hard) in request["limits"]:
+        own = resource.getrlimit(number)
+        if number == resource.RLIMIT_STACK and own[0] != soft:
+            raise CannotForkError("stacks may have another size")
+        if own[1] != hard and own[1] != resource.RLIM_INFINITY and (hard == resource.RLIM_INFINITY or hard > own[1]):
+            raise CannotForkError("what it was started from has higher limits")
+    if sorted(os.sched_getaffinity(0)) != request["cores"]:
+        raise CannotForkError("it has other cores")
+
+
+def refuse_hooks() -> None:
+    """Raise CannotForkError where a module that ran before this one may have gone by variables of its process."""
+    for name in ("sitecustomize", "usercustomize"):
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if path is not None and b"environ" in Path(path).read_bytes():
+            raise CannotForkError(f"{path} looks at variables")
 
 
 def _import_all(modules: Sequence[str]) -> tuple[set[str], bytes]:
@@ -157,6 +188,14 @@ def _import_all(modules: Sequence[str]) -> tuple[set[str], bytes]:
     data.update(recorder)
     holder._data = data  # noqa: SLF001
     return {os.fsdecode(name) for name in recorder.names}, text
+
+
+def _settings_files() -> set[str]:
+    """The files, there or not, from which imported modules take settings; that in a working folder aside."""
+    matplotlib = sys.modules.get("matplotlib")
+    if matplotlib is None:
+        return set()
+    return {matplotlib.matplotlib_fname(), str(Path(matplotlib.get_configdir(), "matplotlibrc"))}
 
 
 def _file_state(path: str) -> tuple[int, int] | None:
@@ -226,6 +265,7 @@ class ForkServer:
         if pid == 0:
             self._leave()
             self._room.show(shown)
+            _forkable.show_arguments(request["argv"])
             if request.get("engine"):
                 return request, [*files, told.detach()]
             told.close()
@@ -323,7 +363,7 @@ def main() -> int:
     control.send(json.dumps({"ready": me, "read": sorted(template.read)}).encode())
     request, files = ForkServer(template, room, control).serve()
     if request.get("engine"):
-        _ranks.reset_signals(request["ignored"])
+        _ranks.reset_signals(request["ignored"], request["blocked"])
         _engines.become_engine(request, files[0])
     else:
         _ranks.become_rank({**request, "template": me}, files[0], template.printed)

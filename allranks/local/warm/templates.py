@@ -24,6 +24,7 @@ from allranks.local.warm import template as template_process
 from allranks.local.warm.forkable import ROOM
 
 _ROOM_BYTES = 100_000  # of a rank's variables; the kernel allows 128 KiB for one of them
+_ARGUMENT_BYTES = 4096  # of the words of its command that are shown
 _END_SECONDS = 5.0  # in which a template tells how a rank ended, once it has
 
 UNSAID = "it has ended"
@@ -76,7 +77,7 @@ class TemplateProcess:
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, template_process.MOST_BYTES)
         room = {ROOM: "-" * _ROOM_BYTES}
-        argv = [spec.interpreter, *spec.flags, template_process.__file__, str(other.fileno())]
+        argv = [spec.interpreter, *spec.flags, template_process.__file__, str(other.fileno()), " " * _ARGUMENT_BYTES]
         with other:
             self._process = subprocess.Popen(
                 argv,

@@ -19,7 +19,7 @@ def preloads(folder: Path, entry: str = "train.py", **files: str) -> tuple[str, 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     found = sorted(folder.rglob("*.py"))
-    return find_preloads(entry, [SnapshotFile(path.relative_to(folder).as_posix(), path) for path in found])
+    return find_preloads(entry, [SnapshotFile(path.relative_to(folder).as_posix(), path) for path in found]).modules
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,13 @@ def preloads(folder: Path, entry: str = "train.py", **files: str) -> tuple[str, 
         ("import os\nos.environ.update(a='1')\nimport numpy\n", ()),
         ("import os\nif os.environ['RANK'] == '0':\n    import numpy\nimport numpy\n", ("numpy",)),
         ("import lightning, tensorflow, deepspeed\n", ()),
+        ("import os\nos.environ |= {'A': '1'}\nimport numpy\n", ()),
+        ("from os import environ as E\nE['OMP_NUM_THREADS'] = '1'\nimport numpy\n", ()),
+        ("import os\nprint(os.environ.get('OMP_NUM_THREADS'))\nimport numpy\n", ("numpy",)),
+        ("import os\nos.environ.pop('MKL_NUM_THREADS', None)\nimport numpy\n", ()),
+        ("import sys\nsys.path.insert(0, '/elsewhere')\nimport numpy\n", ()),
+        ("import sys\nsys.path[:0] = ['/elsewhere']\nimport numpy\n", ()),
+        ("import sys\nsys.path.append('/elsewhere')\nprint(sys.path)\nimport numpy\n", ("numpy",)),
     ],
 )
 def test_a_script_tells_by_its_imports(tmp_path: Path, text: str, modules: tuple[str, ...]) -> None:
@@ -50,10 +57,19 @@ def test_modules_of_its_own_are_followed(tmp_path: Path) -> None:
 
 
 def test_a_module_that_stands_in_for_another_rules_it_out(tmp_path: Path) -> None:
-    assert preloads(tmp_path, train="import sys\nsys.path.insert(0, 'libs')\nimport numpy\n", libs__numpy="") == ()
+    assert preloads(tmp_path, train="import sys\nsys.path.append('libs')\nimport numpy\n", libs__numpy="") == ()
+
+
+def test_variables_that_a_script_may_set_are_held_against_what_imports_have_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, numpy\nfor name in ('SKLEARN_ASSUME_FINITE', 'B'):\n    set_one(os.environ, name)\nos.environ['READ']\n"
+    )
+    found = find_preloads("train.py", [SnapshotFile("train.py", tmp_path / "train.py")])
+    assert {"SKLEARN_ASSUME_FINITE", "B"} <= found.variables
+    assert "READ" not in found.variables
 
 
 def test_the_components_that_train_with_torch_have_it_imported() -> None:
     for name in ("train_ddp", "train_fsdp"):
         files = snapshot_files(read_component(catalogue.component_files()[name]))
-        assert {"torch", "torch._dynamo", "numpy"} <= set(find_preloads(f"{name}.py", files)), name
+        assert {"torch", "torch._dynamo", "numpy"} <= set(find_preloads(f"{name}.py", files).modules), name

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import resource
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.local.support import pipeline, step
 from tests.local.warm.support import Warmth, log_of
 
 # numpy in place of torch: its import takes a tenth of the time.
 LOOK = """
-import gc, json, os, random, resource, signal, sys, tempfile
+import gc, json, multiprocessing.process, os, random, resource, signal, sys, tempfile
 import numpy
 import helper
 
-def look():
+def look() -> dict:
     environ = dict(pair.split("=", 1) for pair in open("/proc/self/environ").read().split("\\0") if "=" in pair)
     return {
         "variables": dict(os.environ),
@@ -35,6 +39,10 @@ def look():
         "leads": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
         "cores": sorted(os.sched_getaffinity(0)), "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "threads": len(os.listdir("/proc/self/task")),
+        "annotations": str(look.__annotations__), "names": sorted(globals()),
+        "command": open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"),
+        "blocked": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))), "policy": os.sched_getscheduler(0),
+        "began": multiprocessing.process.ORIGINAL_DIR,
     }
 
 if __name__ == "__main__":
@@ -109,6 +117,7 @@ ENDS = {
     "error": "def f():\n    return 1 / 0\n\nf()",
     "chained": "try:\n    {}['a']\nexcept KeyError as error:\n    raise ValueError('b') from error",
     "hook": "import sys\nsys.excepthook = lambda *found: print('hook', found[0].__name__, found[1])\n1 / 0",
+    "failing hook": "import sys\ndef hook(*found):\n    return 1 / 0\nsys.excepthook = hook\n{}['a']",
     "inner syntax": "import broken",
     "interrupted": "raise KeyboardInterrupt",
     "killed": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
@@ -137,3 +146,51 @@ def test_a_forked_rank_ends_as_a_new_interpreter_does(warmth: Warmth, tmp_path: 
         assert log_of(warm).replace(warm["run_id"], "") == log_of(cold).replace(cold["run_id"], ""), name
         failures = [one["steps"]["ends"].get("failure") or {} for one in (warm, cold)]
         assert [one.get("message") for one in failures[:1]] == [one.get("message") for one in failures[1:]], name
+
+
+LEFT_COLD = {
+    "a folder": ({"pkg/__main__.py": "import numpy"}, "python pkg", {}),
+    "a path": ({"go.py": "import numpy", "src/mine.py": ""}, "python go.py", {"PYTHONPATH": "src"}),
+    "a start": ({"go.py": "import numpy"}, "python go.py", {"PYTHONPATH": "SITE"}),
+    "a variable": (
+        {"go.py": "import os\nE = os.environ\nE['SKLEARN_ASSUME_FINITE'] = '1'\nimport sklearn"},
+        "python go.py",
+        {},
+    ),
+    "settings": ({"go.py": "import matplotlib", "matplotlibrc": "lines.linewidth: 9"}, "python go.py", {}),
+}
+
+
+@pytest.mark.slow
+def test_what_a_forked_rank_might_find_otherwise_is_started_as_ever(warmth: Warmth, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text("import os\nFROM_RANK = os.environ.get('RANK')\n")
+    for name, (files, command, variables) in LEFT_COLD.items():
+        code = tmp_path / name.replace(" ", "_")
+        for path, text in files.items():
+            (code / path).parent.mkdir(parents=True, exist_ok=True)
+            (code / path).write_text(f"{text}\n")
+        given = {key: value.replace("SITE", str(tmp_path / "site")) for key, value in variables.items()}
+        target = pipeline(
+            code, f"type: pipeline\njobs: {{train: {step(command, more=f'code: ., environment_variables: {given}')}}}\n"
+        )
+        for _ in range(3):
+            assert warmth.run(target, cwd=tmp_path)["exit"] == 0, name
+            time.sleep(0.7)
+    assert warmth.forked() == 0, warmth.state()
+
+
+def test_other_cores_or_a_higher_limit_than_the_keeper_has_are_no_failure(warmth: Warmth, tmp_path: Path) -> None:
+    (tmp_path / "go.py").write_text("import os, numpy\nprint(len(os.sched_getaffinity(0)))\n")
+    warmth.warm_up("go.py", cwd=tmp_path)
+    every = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(every)})
+        one = warmth.run("go.py", cwd=tmp_path)
+    finally:
+        os.sched_setaffinity(0, every)
+    assert (log_of(one), warmth.forked()) == ("1\n", 0 if len(every) > 1 else 1)
+    for template in warmth.state()["templates"]:  # as if it had been started under a lower one
+        resource.prlimit(template["pid"], resource.RLIMIT_NOFILE, (512, 512))
+    assert warmth.run("go.py", cwd=tmp_path)["exit"] == 0
+    assert warmth.forked() == (0 if len(every) > 1 else 1)

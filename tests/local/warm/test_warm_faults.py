@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from allranks.errors import CannotRunHereError
 from allranks.local.warm.address import is_keeper_there, open_listener
-from tests.local.support import allranks
+from tests.local.support import allranks, command, environ
 from tests.local.warm.support import Warmth, is_alive, log_of, wait_until
 
 WAITS = """
@@ -167,6 +169,22 @@ def test_what_imports_look_at_is_as_it_was_or_nothing_is_forked(
     assert log_of(warmth.run("job.yaml", cwd=tmp_path)) == f"imported\nnew red {module}\n"
     state = warmth.state()
     assert (state["forked"], state["refusal"]) == (1, "what was imported has changed since")
+
+
+def test_two_that_are_started_at_once_are_one(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="warm-") as name:
+        words = {"cwd": tmp_path, "env": environ(XDG_RUNTIME_DIR=name), "stdout": subprocess.PIPE}
+        both = [subprocess.Popen(command("warm", "--json"), **words) for _ in range(2)]  # type: ignore[call-overload]
+        keepers = {json.loads(one.communicate()[0])["pid"] for one in both}
+        assert len(keepers) == 1
+        assert allranks("warm", "--stop", cwd=tmp_path, XDG_RUNTIME_DIR=name).returncode == 0
+        wait_until(lambda: not any(map(is_alive, keepers)), 5)
+        assert not is_alive_in(name), "the other one has ended by itself"
+
+
+def is_alive_in(folder: str) -> bool:
+    """Whether a process listens below a folder."""
+    return any(line.split()[-1].startswith(folder) for line in Path("/proc/net/unix").read_text().splitlines())
 
 
 def test_who_has_no_home_and_no_way_into_the_runtime_folder_runs_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
