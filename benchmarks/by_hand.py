@@ -3,9 +3,11 @@
     python benchmarks/by_hand.py
 
 Both sides run the same scripts with the same arguments, threads and MLflow database, and both keep the bytecode of what
-they import. By hand, the user has put the components' files together already; the engine does that as well. Warm is
-after `allranks warm` and two runs. The changed script trains three steps, and is another text each time. The pipeline
-image_classification is run a second time with other epochs, warm, against what its first run takes without.
+they import. By hand, the user has put the components' files together already; the engine does that as well. The
+training makes 2 steps, or 10. Warm is after `allranks warm` and two runs. Ranks by hand may abort while Python ends (gloo's
+threads): the same is measured again then; the engine repeats such a step in its time. The changed script trains three
+steps, and is another text each time. The pipeline image_classification is run a second time with other epochs, warm,
+against what its first run takes without.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from side_by_side import in_turn, keep, seconds
+from side_by_side import Comparison, in_turn, keep, seconds
 
 ROOT = Path(__file__).parents[1]
-EPOCHS = "5"
+BATCH_SIZE = "512"  # of 1,257 rows: two steps in an epoch
+STEPS = {2: "1", 10: "5"}
+"""By the steps, the epochs that make them."""
 ROUNDS = 7
 NUMBERS = itertools.count()
 WARM_EPOCHS, COLD_EPOCHS = itertools.count(3), itertools.count(5)  # the same in each round: two runs warm up
@@ -53,7 +57,7 @@ jobs:
     outputs: {{data: {{type: uri_folder}}}}
   train:
     component: {root}/components/train_ddp/component.yaml
-    inputs: {{data: "${{{{parent.jobs.prepare.outputs.data}}}}", epochs: {epochs}}}
+    inputs: {{data: "${{{{parent.jobs.prepare.outputs.data}}}}", epochs: {epochs}, batch_size: {size}}}
     distribution: {{type: pytorch, process_count_per_instance: 2}}
 """
 
@@ -62,28 +66,17 @@ def main() -> None:
     """Measure and keep."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "pipeline.yaml").write_text(PIPELINE.format(root=ROOT, epochs=EPOCHS))
+        for epochs in STEPS.values():
+            text = PIPELINE.format(root=ROOT, epochs=epochs, size=BATCH_SIZE)
+            (folder / f"pipeline_{epochs}.yaml").write_text(text)
         for component in ("prepare_data", "train_ddp"):
             shutil.copytree(ROOT / "components" / component, folder / component)
             shutil.copytree(
                 ROOT / "shared", folder / component / "shared", ignore=shutil.ignore_patterns("__pycache__")
             )
-        by_torchrun = ("torchrun by hand", lambda: by_hand(folder))
-        cold = in_turn(
-            "prepare and train, 2 ranks",
-            ("allranks run", lambda: engine(folder)),
-            by_torchrun,
-            rounds=ROUNDS,
-            limit="0.7",
-        )
+        cold = [prepare_and_train(folder, steps, "", "0.7") for steps in STEPS]
         with warmed(folder):
-            warm = in_turn(
-                "prepare and train, 2 ranks, warm",
-                ("allranks run", lambda: engine(folder)),
-                by_torchrun,
-                rounds=ROUNDS,
-                limit="0.2",
-            )
+            warm = [prepare_and_train(folder, steps, ", warm", "0.2") for steps in STEPS]
             changed = in_turn(
                 "a changed script on 2 ranks, warm",
                 ("allranks run", lambda: changed_script(folder, by_engine=True)),
@@ -91,7 +84,7 @@ def main() -> None:
                 rounds=ROUNDS,
                 limit="0.5 s",
             )
-            keep("by_hand", [cold, warm, changed])  # what is measured is not lost with what fails later
+            keep("by_hand", [*cold, *warm, changed])  # what is measured is not lost with what fails later
             again = in_turn(
                 "image_classification with other epochs",
                 ("a second run, warm", lambda: classification(WARM_EPOCHS, folder, "--runs-dir", str(folder / "kept"))),
@@ -102,7 +95,18 @@ def main() -> None:
                 rounds=ROUNDS,
                 limit="1/3",
             )
-        keep("by_hand", [cold, warm, changed, again])
+        keep("by_hand", [*cold, *warm, changed, again])
+
+
+def prepare_and_train(folder: Path, steps: int, how: str, limit: str) -> Comparison:
+    """The pipeline of two steps, with so many of the training."""
+    return in_turn(
+        f"prepare and train {steps} steps, 2 ranks{how}",
+        ("allranks run", lambda: engine(folder, STEPS[steps])),
+        ("torchrun by hand", lambda: by_hand(folder, STEPS[steps])),
+        rounds=ROUNDS,
+        limit=limit,
+    )
 
 
 @contextmanager
@@ -113,7 +117,7 @@ def warmed(folder: Path) -> Iterator[None]:
     run(warm, folder)
     try:
         for _ in range(2):
-            engine(folder)
+            engine(folder, STEPS[2])
             changed_script(folder, by_engine=True)
             classification(WARM_EPOCHS, folder, "--runs-dir", str(folder / "kept"))
             time.sleep(10)  # what was imported too late for this run is there for the next one
@@ -130,7 +134,7 @@ def changed_script(folder: Path, *, by_engine: bool) -> float:
         command = [sys.executable, "-m", "allranks", "run", "script/changed.py", "--scale", "1x2"]
     else:
         command = [*TORCHRUN, "script/changed.py"]
-    return seconds(lambda: run(command, folder, may_abort=not by_engine))  # an abort counts with the time it took
+    return measured(lambda: run(command, folder))
 
 
 def classification(epochs: Iterator[int], folder: Path, *options: str, **extra: str) -> float:
@@ -140,42 +144,47 @@ def classification(epochs: Iterator[int], folder: Path, *options: str, **extra: 
     return seconds(lambda: run(command, folder, **extra))
 
 
-def engine(folder: Path) -> float:
+def engine(folder: Path, epochs: str) -> float:
     """One run of the pipeline, nothing reused."""
-    command = [
-        sys.executable,
-        "-m",
-        "allranks",
-        "run",
-        "pipeline.yaml",
-        "--no-cache",
-        "--runs-dir",
-        str(folder / "runs"),
-    ]
-    return seconds(lambda: run(command, folder))
+    command = [sys.executable, "-m", "allranks", "run", f"pipeline_{epochs}.yaml", "--no-cache"]
+    return measured(lambda: run([*command, "--runs-dir", str(folder / "runs")], folder))
 
 
-def by_hand(folder: Path) -> float:
+def by_hand(folder: Path, epochs: str) -> float:
     """The same two commands, with torchrun starting the ranks of both."""
     data, model = folder / "data", folder / "out"
-    for old in (data, model):
-        shutil.rmtree(old, ignore_errors=True)
     prepare = [*TORCHRUN, "prepare_data.py", "--output-data", str(data)]
     outputs = [part for port in ("model", "checkpoints", "metrics") for part in (f"--{port}", str(model / port))]
-    train = [*TORCHRUN, "train_ddp.py", "--data", str(data), "--epochs", EPOCHS, *outputs]
+    train = [*TORCHRUN, "train_ddp.py", "--data", str(data), "--epochs", epochs, "--batch-size", BATCH_SIZE, *outputs]
 
     def both() -> None:
         run(prepare, folder / "prepare_data")
         run(train, folder / "train_ddp")
 
-    return seconds(both)
+    def clear() -> None:
+        for old in (data, model):
+            shutil.rmtree(old, ignore_errors=True)
+
+    return measured(both, clear)
 
 
-def run(command: list[str], cwd: Path, *, may_abort: bool = False, **extra: str) -> None:
-    """Run a command as the engine would: its threads split over two ranks, metrics to a database.
+class AbortedError(Exception):
+    """Python was aborted at its end."""
 
-    A rank by hand may abort while Python ends, when its work is done (gloo's threads); the engine repeats such a step.
-    """
+
+def measured(action: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
+    """The seconds of an action, which is done again where Python was aborted at its end."""
+    for _ in range(9):
+        before()
+        try:
+            return seconds(action)
+        except AbortedError:
+            continue
+    raise SystemExit("Python was aborted nine times in a row")
+
+
+def run(command: list[str], cwd: Path, **extra: str) -> None:
+    """Run a command as the engine would: its threads split over two ranks, metrics to a database."""
     threads = str(max(1, len(os.sched_getaffinity(0)) // 2))
     environ = {**os.environ, "PYTHONPATH": f"{ROOT}" if "allranks" in command else "", "OMP_NUM_THREADS": threads}
     environ |= extra
@@ -183,7 +192,9 @@ def run(command: list[str], cwd: Path, *, may_abort: bool = False, **extra: str)
     if "allranks" not in command:
         environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{cwd.parent}/by_hand.db"
     done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
-    if done.returncode and not (may_abort and "Signal 6 (SIGABRT)" in done.stderr):
+    if done.returncode and "Signal 6 (SIGABRT)" in done.stderr:
+        raise AbortedError
+    if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
 
 
