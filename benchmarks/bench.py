@@ -5,7 +5,8 @@
 Each peer is installed, at the version that benchmarks/peers/<peer>.txt says, into an environment of its own below
 build/bench, and is given the same commands by a small file of ours beside that. What is run in turn is each chain with
 each tool, round after round, so that a neighbour on the machine slows all of them. The commands of training steps are
-torchrun's for all but allranks, which starts the ranks itself. Nothing is reused from an earlier run.
+torchrun's for all but allranks, which starts the ranks itself. Nothing is reused from an earlier run. Warm is after
+`allranks warm` and a first round. Python that is aborted at its end (gloo's threads) is measured again.
 
 Left out is the local process backend of Kubeflow Trainer: it knows single jobs and no chains, and makes for each an
 environment into which it installs torch.
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -35,6 +35,7 @@ from peers.page import write_page  # noqa: E402
 from side_by_side import keep  # noqa: E402
 
 ENVIRONMENTS = ROOT / "build" / "bench"
+WARM = "allranks, warm"
 PEERS = ("torchx", "metaflow", "kfp")
 _YAML_ONCE = f"{sys.executable} -c 'import yaml'"
 
@@ -62,7 +63,7 @@ def main() -> None:
     missing = {peer: why for peer in PEERS if (why := install_peer(peer))}
     tools = {
         "allranks": run_allranks,
-        **({"allranks, warm": run_allranks} if has_warm_ranks() else {}),
+        WARM: run_allranks,
         "shell": run_shell,
         "shell, Python with yaml": run_shell_with_yaml,
         **{peer: run for peer, run in (("torchx", run_torchx), ("metaflow", run_metaflow), ("kfp", run_kfp))
@@ -72,12 +73,17 @@ def main() -> None:
         folder = Path(name)
         copy_components(folder)
         results: list[BenchResult] = []
-        for chain in CHAINS:
-            rounds = asked.trainings if chain.trains else asked.rounds
-            results += measure_chain(chain, tools, folder, rounds, asked.peers)
-            table = [row_of(one, results) for one in results]  # written after each chain: they take long
-            keep("peers", [], table=table, versions=versions(missing), not_installed=missing)
-            write_page(table, versions(missing))
+        kept = {**os.environ, **place_of(WARM, folder)}
+        subprocess.run([*ALLRANKS, "warm"], cwd=ROOT, env=kept, capture_output=True, check=True)
+        try:
+            for chain in CHAINS:
+                rounds = asked.trainings if chain.trains else asked.rounds
+                results += measure_chain(chain, tools, folder, rounds, asked.peers)
+                table = [row_of(one, results) for one in results]  # written after each chain: they take long
+                keep("peers", [], table=table, versions=versions(missing), not_installed=missing)
+                write_page(table, versions(missing))
+        finally:
+            subprocess.run([*ALLRANKS, "warm", "--stop"], cwd=ROOT, env=kept, capture_output=True, check=False)
 
 
 def install_peer(peer: str) -> str:
@@ -96,10 +102,13 @@ def install_peer(peer: str) -> str:
     return ""
 
 
-def has_warm_ranks() -> bool:
-    """Whether this version of allranks can keep processes that have torch imported."""
-    listed = subprocess.run([*ALLRANKS, "warm", "--help"], capture_output=True, cwd=ROOT, check=False)
-    return listed.returncode == 0
+def place_of(tool: str, folder: Path) -> dict[str, str]:
+    """The variable by which a tool finds what `allranks warm` keeps, or finds nothing."""
+    return {"XDG_RUNTIME_DIR": str(folder / "kept") if tool == WARM else str(folder / "nothing")}
+
+
+class AbortedError(Exception):
+    """Python was aborted at its end."""
 
 
 def measure_chain(
@@ -111,11 +120,7 @@ def measure_chain(
         for tool, result in results.items():
             if tool in PEERS and number > peers:
                 continue
-            warm(tool)
-            out = Path(tempfile.mkdtemp(dir=folder))
-            command = tools[tool](chain, steps_of(chain, folder, out), out)
-            wall, processor = timed(command, out)
-            shutil.rmtree(out, ignore_errors=True)
+            wall, processor = run_once(tool, tools[tool], chain, folder)
             if number:
                 result.wall.append(round(wall, 4))
                 result.processor.append(round(processor, 4))
@@ -123,17 +128,24 @@ def measure_chain(
     return list(results.values())
 
 
-def warm(tool: str) -> None:
-    """Have processes ready before a run that may use them, and none before others."""
-    if has_warm_ranks():
-        stop = [] if tool.endswith("warm") else ["--stop"]
-        subprocess.run([*ALLRANKS, "warm", *stop], cwd=ROOT, capture_output=True, check=False)
+def run_once(tool: str, prepare: Command, chain: StepChain, folder: Path) -> tuple[float, float]:
+    """Run a chain in a folder of its own; see `timed`."""
+    for _ in range(9):
+        with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as name:
+            out = Path(name)
+            command = prepare(chain, steps_of(chain, folder, out), out)
+            try:
+                return timed(command, out, place_of(tool, folder))
+            except AbortedError:
+                continue
+    raise SystemExit(f"{tool}: Python was aborted nine times in a row")
 
 
-def timed(command: list[str], out: Path) -> tuple[float, float]:
+def timed(command: list[str], out: Path, place: dict[str, str]) -> tuple[float, float]:
     """Run a command; the seconds that passed, and the processor's of it and all that it waited for."""
     environ = {
         **os.environ,
+        **place,
         "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // 2)),
         "MLFLOW_TRACKING_URI": f"sqlite:///{out}/mlflow.db",
         "PYTHONDONTWRITEBYTECODE": "",  # or whatever is installed without bytecode compiles all of it, each time
@@ -151,6 +163,8 @@ def timed(command: list[str], out: Path) -> tuple[float, float]:
         _, status, used = os.wait4(started.pid, 0)
         wall = time.perf_counter() - start
     started.returncode = os.waitstatus_to_exitcode(status)
+    if started.returncode and "Signal 6 (SIGABRT)" in log.read_text():
+        raise AbortedError
     if started.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{log.read_text()[-4000:]}")
     return wall, used.ru_utime + used.ru_stime

@@ -4,10 +4,10 @@
 
 Both sides run the same scripts with the same arguments, threads and MLflow database, and both keep the bytecode of what
 they import. By hand, the user has put the components' files together already; the engine does that as well. The
-training makes 2 steps, or 10. Warm is after `allranks warm` and two runs. Ranks by hand may abort while Python ends (gloo's
-threads): the same is measured again then; the engine repeats such a step in its time. The changed script trains three
-steps, and is another text each time. The pipeline image_classification is run a second time with other epochs, warm,
-against what its first run takes without.
+training makes 2 steps, or 10. Warm is after `allranks warm` and two runs. Ranks by hand may abort while Python ends
+(gloo's threads): the same is measured again then; the engine repeats such a step in its time. The changed script
+trains three steps, and is another text each time. The pipeline image_classification is run a second time with other
+epochs, warm, against what its first run takes without.
 """
 
 from __future__ import annotations
