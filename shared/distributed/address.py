@@ -11,6 +11,7 @@ from shared.distributed.families import Environ, whole_number
 
 LOOPBACK_ADDRESS = "127.0.0.1"
 _DEFAULT_PORT = 6105  # what Azure ML gives to PyTorch jobs
+_FIRST_DRAWN = 32768  # by the kernel for sockets that ask for no port: ip_local_port_range in ip(7)
 _SPARE_PORTS = 8  # pairs of ports that a job may take one after the other, where other jobs hold the first ones
 _JOB_IDS = {
     "torchrun": ("TORCHELASTIC_RUN_ID",),
@@ -88,11 +89,19 @@ def spare_ports(environ: Environ, launcher: str, port: int) -> tuple[int, ...]:
 
     There is no choice where somebody has chosen (MASTER_PORT, TF_CONFIG), and where nothing tells one job from
     another: a rank could then take another job's rank 0 for its own. A torchrun whose store is not for its ranks gives
-    them a port that was free, and says nothing of the one after it.
+    them a port that was free, and says nothing of the one after it; nor does one that was started with `--standalone`,
+    whose store has a port that the kernel has drawn, among those that it gives to any connection.
     """
     drawn = launcher == "torchrun" and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False"
+    is_named = environ.get("TORCHELASTIC_RUN_ID", "none") != "none"  # which all have that were given no id
+    drawn |= has_agent_store(environ, launcher) and is_named and port >= _FIRST_DRAWN
     chosen = ("MASTER_PORT" in environ and not drawn) or "TF_CONFIG" in environ or not job_id(environ, launcher)
     return (port,) if chosen else tuple(range(port, port + 2 * _SPARE_PORTS, 2))
+
+
+def has_agent_store(environ: Environ, launcher: str) -> bool:
+    """Whether torchrun itself holds the main port: its ranks find each other in its agent's store."""
+    return launcher == "torchrun" and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def host_of(address: str) -> str:

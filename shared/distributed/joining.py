@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
-from shared.distributed.address import job_id, spare_ports
+from shared.distributed.address import has_agent_store, job_id, spare_ports
 from shared.distributed.control import ANSWER_ERRORS, ANSWER_SECONDS, AloneControl, Control, SocketControl
 from shared.distributed.errors import ControlError, WaitTimeoutError
 from shared.distributed.families import Environ
@@ -45,10 +45,10 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
         return AloneControl(launch, link.release) if link is not None else AloneControl(launch)
     token = _job_token(launch, environ)
     until = time.monotonic() + timeout
-    ports = spare_ports(environ, launch.launcher, launch.main_port)
+    ports, is_held = spare_ports(environ, launch.launcher, launch.main_port), has_agent_store(environ, launch.launcher)
     server = None
     if launch.role == "worker" and launch.rank == 0:
-        listener, port = _listen_on_first_free(launch, ports, token, min(PORT_PATIENCE, timeout))
+        listener, port = _listen_on_first_free(launch, ports, token, min(PORT_PATIENCE, timeout), is_held=is_held)
         ports = (port,)
         _allow_connections(3 * (launch.world_size + launch.num_ps))  # of a rank, its sentry, and a thread of it
         server = ControlServer(listener, launch, token)
@@ -64,7 +64,8 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
             except _TurnedAwayError as turned_away:
                 raise ConnectionRefusedError(str(turned_away)) from None
 
-        control = SocketControl(connection, world_id, port, reconnect, server)
+        main_port = launch.main_port if is_held else port
+        control = SocketControl(connection, world_id, main_port, reconnect, server)
         control.start_timeout = timeout
         control.meet("join", "start", max(1.0, until - time.monotonic()))
     except BaseException:
@@ -74,7 +75,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
             server.stop(grace=3.0)
         raise
     link = None
-    with suppress(OSError), _connect(launch, control.main_port, ANSWER_SECONDS) as connection:
+    with suppress(OSError), _connect(launch, port, ANSWER_SECONDS) as connection:
         # Nobody waits for the answer: rank 0 may be in a call that keeps Python's lock.
         connection.sendall(encode_message(hello_message(launch, token, f"sentry of {launch.role}")))
         link = start_sentry(title, connection)
@@ -98,15 +99,17 @@ def _job_token(launch: Launch, environ: Environ) -> str:
 
 
 def _listen_on_first_free(
-    launch: Launch, ports: Sequence[int], token: str, patience: float
+    launch: Launch, ports: Sequence[int], token: str, patience: float, *, is_held: bool
 ) -> tuple[socket.socket, int]:
     """Listen on the first control port that no other job has, nor the main port before it; and that main port.
 
+    The launcher itself may hold that one (`is_held`): then only the control plane's changes.
     A port that an earlier attempt of this job holds is waited for: it ends, and the other ranks look for us there.
     """
     for port in ports[:-1]:
         with suppress(ControlError):
-            listen_on_port(launch.main_address, port, launch.num_nodes, 0).close()
+            if not is_held:
+                listen_on_port(launch.main_address, port, launch.num_nodes, 0).close()
             with suppress(ControlError):
                 return listen_on_port(launch.main_address, port + 1, launch.num_nodes, 0), port
             if _is_ours(launch, port, token):

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # it exports them
 
 from shared.distributed import devices
+from shared.distributed.address import has_agent_store
 from shared.distributed.control import Control
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
@@ -102,8 +103,7 @@ def _store(launch: Launch, timeout: timedelta) -> Store:
         return HashStore()
     host = launch.main_address.strip("[]")
     # The agent's survives a restart of the ranks with the old addresses in it: the prefix is another one then.
-    agent = launch.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    if agent or launch.rank != 0:
+    if has_agent_store(os.environ, launch.launcher) or launch.rank != 0:
         return TCPStore(host, launch.main_port, launch.world_size, is_master=False, timeout=timeout)
     listener = listen_on_port(launch.main_address, launch.main_port, launch.num_nodes, PORT_PATIENCE)
     return TCPStore(

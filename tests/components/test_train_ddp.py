@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from shared.checkpoint import choose
 from shared.data import Dataset
@@ -26,7 +27,7 @@ from tests.components.training import (
     weights,
     write_digits,
 )
-from tests.helpers import finish
+from tests.helpers import finish, run_ranks
 
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2))
 
@@ -276,6 +277,7 @@ def test_other_settings_than_the_checkpoints_are_refused(few: Path, tmp_path: Pa
 
 USELESS = """
 import torch
+from safetensors.torch import load_file
 
 
 class Useless(torch.nn.Module):
@@ -317,6 +319,7 @@ def test_a_model_of_ones_own_is_tried_before_training(function: str, text: str, 
 
 MINE = """
 import torch
+from safetensors.torch import load_file
 from layers import Twice
 
 
@@ -348,3 +351,66 @@ def test_a_model_of_ones_own_with_dropout_and_batch_norm_resumes_bit_equal(few: 
     train(few, tmp_path / "killed", **options, epochs=3, checkpoint_every=4)
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert len(predictions(few, tmp_path / "killed")) == 60
+
+
+BY_HAND = """
+    import os, sys
+    import numpy as np
+    import torch
+    import torch.distributed as dist
+    from safetensors.torch import save_file
+    from torch import nn
+    from shared.data import Dataset
+    from shared.settings.command_line import read_settings
+    from shared.settings.trainer import RowsTrainerSettings
+    from shared.training.core.schedule import LearningSchedule
+
+    outputs = [word for port in ("model", "checkpoints", "metrics") for word in ("--" + port, "unused")]
+    given = read_settings(RowsTrainerSettings, words=["--data", {data!r}, *outputs, *{words!r}])
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.set_num_threads(max(1, os.cpu_count() // ranks))
+    dist.init_process_group("gloo")
+    torch.manual_seed(int(np.random.SeedSequence((given.seed,)).generate_state(1)[0]))
+    layers = [nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 10)]
+    net = nn.Sequential(nn.Flatten(), *layers)
+    model = nn.parallel.DistributedDataParallel(net)
+    matrices = [weight for weight in net.parameters() if weight.ndim > 1]
+    vectors = [bias for bias in net.parameters() if bias.ndim < 2]
+    optimizer = torch.optim.AdamW(
+        [{{"params": vectors, "weight_decay": 0.0}}, {{"params": matrices, "weight_decay": given.optimizer.suited_decay}}],
+        betas=(given.optimizer.momentum, given.optimizer.beta2),
+        fused=True,
+    )
+    dataset, size = Dataset.open(given.data), given.batch.batch_size
+    split, statistics = dataset.split("train"), dataset.index.statistics
+    steps = split.rows // size
+    rate = LearningSchedule.for_steps(given.loop.epochs * steps, given.optimizer.learning_rate, given.schedule)
+    for epoch in range(given.loop.epochs):
+        batches = split.batches(batch_size=size, seed=given.seed, epoch=epoch, start_batch=0)
+        for number, batch in enumerate(batches):
+            rows = split.take(batch[rank * size // ranks : (rank + 1) * size // ranks])
+            x = (torch.from_numpy(rows["x"]).float() - torch.tensor(statistics.mean)) / torch.tensor(statistics.std)
+            for group in optimizer.param_groups:
+                group["lr"] = rate(epoch * steps + number)
+            loss = nn.functional.cross_entropy(
+                model(x.movedim(-1, 1)), torch.from_numpy(rows["y"]), label_smoothing=given.optimizer.label_smoothing
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_([*vectors, *matrices], given.optimizer.clip_norm)
+            optimizer.step()
+    if rank == 0:
+        save_file(net.state_dict(), {out!r})
+"""
+
+
+@pytest.mark.slow
+def test_it_is_a_loop_that_is_written_by_hand_to_the_bit(digits: Path, tmp_path: Path) -> None:
+    train(digits, tmp_path / "ours", processes=2, epochs=2, batch_size=64)
+    words = ["--epochs", "2", "--batch-size", "64"]
+    code = BY_HAND.format(data=str(digits), words=words, out=str(tmp_path / "by_hand.safetensors"))
+    assert [rank.stderr for rank in run_ranks(code, 1, 2, timeout=120) if rank.returncode] == []
+    ours, theirs = weights(tmp_path / "ours"), load_file(tmp_path / "by_hand.safetensors")
+    found = {name.removeprefix("net."): value for name, value in ours.items() if name.startswith("net.")}
+    assert [tuple(value.shape) for value in found.values()] == [tuple(value.shape) for value in theirs.values()]
+    assert all(torch.equal(one, other) for one, other in zip(found.values(), theirs.values(), strict=True))

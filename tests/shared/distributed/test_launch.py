@@ -358,10 +358,10 @@ def test_torchrun_that_has_lost_a_node() -> None:
     assert launch == Launch(5, 6, 1, 2, 2, 3, "torchrun", "10.0.0.4", 6105)
 
 
-@pytest.mark.parametrize(("shared", "count"), [("True", 1), ("False", 8)])
-def test_a_port_that_torchrun_has_drawn_is_none_that_somebody_has_chosen(shared: str, count: int) -> None:
-    variables = {**torchrun(0, 1, 2), "TORCHELASTIC_USE_AGENT_STORE": shared}
-    assert len(spare_ports(variables, "torchrun", 6105)) == count
+@pytest.mark.parametrize(("shared", "port", "count"), [("True", 6105, 1), ("False", 6105, 8), ("True", 39481, 8)])
+def test_a_port_that_torchrun_has_drawn_is_none_that_somebody_has_chosen(shared: str, port: int, count: int) -> None:
+    variables = {**torchrun(0, 1, 2), "TORCHELASTIC_RUN_ID": "mine", "TORCHELASTIC_USE_AGENT_STORE": shared}
+    assert len(spare_ports(variables, "torchrun", port)) == count
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", ""])

@@ -16,7 +16,7 @@ import pytest
 from shared.distributed import ControlError, Launch
 from shared.distributed.joining import join_world
 from shared.distributed.meeting import Guest, find_misplaced_ranks
-from tests.helpers import clean_environment, free_port
+from tests.helpers import clean_environment, free_port, run_ranks
 
 BIN = Path(sys.executable).parent
 HERE = Launch(0, 4, 0, 4, 0, 1, "openmpi", "127.0.0.1", 6105)
@@ -67,6 +67,23 @@ def test_jobs_whose_ids_give_the_same_port_do_not_meet() -> None:
         assert found == [[[job, place, used] for place in range(4)]] * 4
         ports |= {used, used + 1}
     assert len(ports) == 6
+
+
+def test_ranks_of_torchrun_meet_also_where_the_port_after_its_own_is_taken() -> None:
+    """`--standalone` has the kernel draw a port, and any connection on the machine may have got the next one."""
+    with socket.create_server(("127.0.0.1", 0)) as agent:
+        port = agent.getsockname()[1]
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", port + 1))
+            code = """
+                from shared.distributed import init
+                with init() as world:
+                    print(world.gather(world.rank, "g"))
+            """
+            standalone = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "drawn"}
+            standalone |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+            ended = run_ranks(code, 1, 2, env=standalone)
+    assert [(rank.returncode, rank.stdout) for rank in ended] == [(0, "[0, 1]\n")] * 2, ended
 
 
 def test_a_main_port_that_a_stranger_holds_is_passed_over() -> None:
