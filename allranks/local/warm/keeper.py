@@ -112,8 +112,9 @@ class TemplateKeeper:
         spec = TemplateSpec.of_document(asked["spec"])
         if spec.key in self._failed:
             return self._failed[spec.key]
-        template = self._templates[spec.key][0] if spec.key in self._templates else TemplateProcess(spec)
-        self._templates[spec.key] = template, self._asked
+        key = self._key_for(spec)
+        template = self._templates[key][0] if key in self._templates else TemplateProcess(spec)
+        self._templates[key] = template, self._asked
         if not template.is_ready:
             return _NOT_YET
         self._hear(template)  # a few hundred of what it tells fit into the socket, and the rest would be lost
@@ -122,6 +123,13 @@ class TemplateKeeper:
         except OSError as error:
             return str(error)
         return ""
+
+    def _key_for(self, spec: TemplateSpec) -> str:
+        """The key of a template that may serve, of one that is under way and may turn out to, or of a new one."""
+        if spec.key in self._templates:
+            return spec.key
+        alike = [(key, one) for key, (one, _) in self._templates.items() if one.spec.suits(spec, one.read)]
+        return min(alike, key=lambda found: not found[1].is_ready)[0] if alike else spec.key
 
     def _drop_spare(self) -> None:
         """End templates that have failed or ended, and those that were not asked for longest where memory is short."""

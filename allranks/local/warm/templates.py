@@ -9,8 +9,8 @@ import select
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -26,6 +26,13 @@ from allranks.local.warm.forkable import ROOM
 _ROOM_BYTES = 100_000  # of a rank's variables; the kernel allows 128 KiB for one of them
 _ARGUMENT_BYTES = 4096  # of the words of its command that are shown
 _END_SECONDS = 5.0  # in which a template tells how a rank ended, once it has
+
+_SEEN_BY_NOBODY = (
+    *("PYTHON", "LANG", "LC_", "LD_", "TZ", "MALLOC_", "GLIBC_", "JEMALLOC", "MIMALLOC_", "ARROW_", "TBB_", "OPENSSL_"),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_", "DNNL_", "ONEDNN_"),
+    *("TORCH", "PYTORCH_", "ATEN_", "KINETO_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "XLA_", "TF_", "HF_", "TRITON_"),
+)
+"""Begins of the names of variables that an interpreter looks at when it starts, or libraries in C when loaded."""
 
 UNSAID = "it has ended"
 """The failure of a template that was killed before it could say one."""
@@ -48,6 +55,18 @@ class TemplateSpec:
     variables: Mapping[str, str]
     modules: tuple[str, ...]
 
+    def suits(self, other: TemplateSpec, read: Collection[str]) -> bool:
+        """Whether a template of this kind, whose imports have ``read`` these variables, may serve for the other one.
+
+        Only variables may differ, at which neither the imports have looked, nor an interpreter or a library in C where
+        nobody sees it.
+        """
+        if replace(self, variables={}) != replace(other, variables={}):
+            return False
+        mine, theirs = self.variables, other.variables
+        differ = {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
+        return not any(name in read or name.startswith(_SEEN_BY_NOBODY) for name in differ)
+
     @property
     def key(self) -> str:
         """The same for equal ones."""
@@ -68,7 +87,7 @@ class TemplateProcess:
     """A template on its way: it imports, then it forks ranks until it is closed. It dies with this process.
 
     ``forked`` counts its ranks, ``engines`` the processes that do a run; ``refusal`` is why one was not forked, as far
-    as it was heard.
+    as it was heard, and ``read`` the variables that its imports have looked at.
     """
 
     def __init__(self, spec: TemplateSpec) -> None:
@@ -94,6 +113,7 @@ class TemplateProcess:
         self.failure = ""
         self.forked = self.engines = 0
         self.refusal = ""
+        self.read: frozenset[str] = frozenset()
         self._is_ready = False
         self._control.send(json.dumps({"modules": spec.modules}).encode())
 
@@ -111,6 +131,7 @@ class TemplateProcess:
             except OSError:
                 answer = {}
             self._is_ready = "ready" in answer
+            self.read = frozenset(answer.get("read", ()))
             self.failure = "" if self._is_ready else answer.get("failed", UNSAID)
         return self._is_ready and not self.has_ended
 

@@ -171,6 +171,16 @@ def test_what_imports_look_at_is_as_it_was_or_nothing_is_forked(
     assert (state["forked"], state["refusal"]) == (1, "what was imported has changed since")
 
 
+def test_a_variable_that_no_import_looks_at_needs_no_template_of_its_own(warmth: Warmth, tmp_path: Path) -> None:
+    (tmp_path / "go.py").write_text("import os, numpy\nprint(os.environ['OF_THIS_TERMINAL'])\n")
+    warmth.warm_up("go.py", cwd=tmp_path, OF_THIS_TERMINAL="1")
+    other = warmth.run("go.py", cwd=tmp_path, OF_THIS_TERMINAL="2")
+    assert (log_of(other), warmth.forked()) == ("2\n", 1), warmth.state()
+    assert warmth.template(), "there is one"
+    warmth.run("go.py", cwd=tmp_path, MKL_NUM_THREADS="3")
+    assert warmth.forked() == 1, "a library in C may have looked at that one"
+
+
 def test_two_that_are_started_at_once_are_one(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
         words = {"cwd": tmp_path, "env": environ(XDG_RUNTIME_DIR=name), "stdout": subprocess.PIPE}
