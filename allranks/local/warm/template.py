@@ -348,6 +348,7 @@ def main() -> int:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what ranks leave behind is reaped here
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[1]))
+    _forkable.show_arguments([sys.executable, *sys.argv[:2]])  # without the room, which ps would show
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # the folder of this file
     try:
