@@ -177,7 +177,8 @@ def run_allranks(chain: StepChain, steps: list[ChainStep], out: Path) -> list[st
     """The chain as a pipeline."""
     del steps
     (out / "pipeline.yaml").write_text(pipeline_of(chain))
-    return [*ALLRANKS, "run", "pipeline.yaml", "--no-cache", "--runs-dir", str(out / "runs")]
+    runs = out.parent / "runs"  # one for all, as people have: ranks are given its place, and forked for that one
+    return [*ALLRANKS, "run", "pipeline.yaml", "--no-cache", "--runs-dir", str(runs)]
 
 
 def run_shell(chain: StepChain, steps: list[ChainStep], out: Path) -> list[str]:
