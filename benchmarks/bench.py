@@ -155,7 +155,8 @@ def timed(command: list[str], out: Path, place: dict[str, str]) -> tuple[float, 
     }
     if "allranks" in command:
         environ |= {"PYTHONPATH": str(ROOT)}
-        del environ["MLFLOW_TRACKING_URI"]  # it makes a database itself
+        for name in ("MLFLOW_TRACKING_URI", "METAFLOW_HOME", "METAFLOW_DATASTORE_SYSROOT_LOCAL"):
+            del environ[name]  # it makes a database itself, and what is another one in each run makes another template
     log = out / "log"
     with log.open("w") as lines:
         start = time.perf_counter()
