@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -50,62 +51,57 @@ def command(values: dict[str, object]) -> str:
     return re.sub(r"\$\{\{\w+\.(\w+)\}\}", lambda name: str(known[name[1]]), text)
 
 
+OPTIONS: dict[str, object] = {"epochs": 3, "batch_size": 16, "log_every": 1, "checkpoint_every": 4}
+STEPS = list(range(1, 3 * (280 // 16) + 1))
+
+
+@contextmanager
+def two_nodes(folder: Path, data: Path, **values: object) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The command on two nodes, in folders ``node0`` and ``node1``; what is left of them at the end is killed."""
+    out = folder / "out"
+    outputs = {"model": out / "model", "checkpoints": out / "checkpoints", "metrics": out / "metrics"}
+    line = command({"data": data, **OPTIONS, **outputs, **values})
+    port, path = free_port(), f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where torchrun is
+    nodes = []
+    try:
+        for node in range(2):
+            environment = clean_environment(azure_variables(node, 2, 1, port)) | {"PYTHONPATH": "", "PATH": path}
+            working = snapshot(folder / f"node{node}")
+            nodes.append(subprocess.Popen(["bash", "-c", line], cwd=working, env=environment))
+        yield nodes
+    finally:
+        for working in folder.glob("node?"):
+            kill_all_in(working)
+        for one in nodes:
+            one.wait()
+
+
 @pytest.mark.slow
 def test_two_nodes_of_two_ranks_one_of_which_is_killed_end_with_the_weights_of_one_rank(tmp_path: Path) -> None:
     data = write_digits(tmp_path / "data", rows=400)
-    options: dict[str, object] = {"epochs": 3, "batch_size": 16, "log_every": 1, "checkpoint_every": 4}
-    out = tmp_path / "out"
-    outputs = {"model": out / "model", "checkpoints": out / "checkpoints", "metrics": out / "metrics"}
-    line = command({"data": data, "processes_per_node": 2, **options, **outputs})
-    port = free_port()
-    nodes = []
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where torchrun is
-    for node in range(2):
-        environment = clean_environment(azure_variables(node, 2, 1, port))
-        folder = snapshot(tmp_path / f"node{node}")
-        nodes.append(
-            subprocess.Popen(["bash", "-c", line], cwd=folder, env=environment | {"PYTHONPATH": "", "PATH": path})
-        )
-    try:
+    with two_nodes(tmp_path, data, processes_per_node=2) as nodes:
         kill_rank(3, tmp_path / "node0", 14)
         assert [node.wait(150) for node in nodes] == [0, 0]
-    finally:
-        for node in nodes:
-            node.kill()
-            node.wait()
-    check_times(out / "metrics", ranks=4)
-    steps = [line["step"] for line in lines(tmp_path / "node0") if "loss" in line["metrics"]]
-    assert steps == list(range(1, 3 * (280 // 16) + 1)), "each step is reported once, though some were made twice"
-    train(data, tmp_path / "alone", **options)
-    assert furthest(weights(out), weights(tmp_path / "alone")) < 1e-5
+    check_times(tmp_path / "out" / "metrics", ranks=4)
+    check_result(tmp_path, data)
 
 
 @pytest.mark.slow
 def test_with_min_nodes_one_node_goes_on_without_the_other_with_the_same_rows(tmp_path: Path) -> None:
     data = write_digits(tmp_path / "data", rows=400)
-    options: dict[str, object] = {"epochs": 3, "batch_size": 16, "log_every": 1, "checkpoint_every": 4}
-    out = tmp_path / "out"
-    outputs = {"model": out / "model", "checkpoints": out / "checkpoints", "metrics": out / "metrics"}
-    line = command({"data": data, "processes_per_node": 1, "min_nodes": 1, **options, **outputs})
-    port, path = free_port(), f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    nodes = []
-    for node in range(2):
-        environment = clean_environment(azure_variables(node, 2, 1, port)) | {"PYTHONPATH": "", "PATH": path}
-        folder = snapshot(tmp_path / f"node{node}")
-        nodes.append(subprocess.Popen(["bash", "-c", line], cwd=folder, env=environment, start_new_session=True))
-    try:
-        wait_for(lambda: len(lines(tmp_path / "node0")) >= 14)
+    with two_nodes(tmp_path, data, processes_per_node=1, min_nodes=1) as nodes:
+        wait_for(lambda: len(lines(tmp_path / "node0")) >= 14, 120)
         kill_all_in(tmp_path / "node1")
         assert nodes[0].wait(180) == 0
-    finally:
-        for folder in tmp_path.glob("node?"):
-            kill_all_in(folder)
-        for node in nodes:
-            node.wait()
-    steps = [line["step"] for line in lines(tmp_path / "node0") if "loss" in line["metrics"]]
-    assert steps == list(range(1, 3 * (280 // 16) + 1)), "each step is reported once, though some were made twice"
-    train(data, tmp_path / "alone", **options)
-    assert furthest(weights(out), weights(tmp_path / "alone")) < 1e-5
+    check_result(tmp_path, data)
+
+
+def check_result(folder: Path, data: Path) -> None:
+    """See that each step was reported once, and that the weights are those of one rank that nobody has disturbed."""
+    steps = [line["step"] for line in lines(folder / "node0") if "loss" in line["metrics"]]
+    assert steps == STEPS, "each step is reported once, though some were made twice"
+    train(data, folder / "alone", **OPTIONS)
+    assert furthest(weights(folder / "out"), weights(folder / "alone")) < 1e-5
 
 
 def kill_all_in(folder: Path) -> None:
