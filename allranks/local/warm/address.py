@@ -6,9 +6,11 @@ import fcntl
 import os
 import socket
 import struct
+import time
 from pathlib import Path
 
 _MOST_CHARACTERS = 107  # sockaddr_un, unix(7)
+_ENDING_SECONDS = 10.0
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred: pid, uid, gid
 
 
@@ -42,12 +44,8 @@ def open_listener() -> socket.socket:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.parent.stat().st_uid != os.getuid():
         raise CannotRunHereError(f"{path.parent} belongs to another user.", "Set XDG_RUNTIME_DIR to a folder of yours.")
-    # Held for as long as this process lives, by whatever end it dies.
-    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise CannotRunHereError(f"another keeper listens at {path}.", "See `allranks warm --show`.") from None
+    if not _take_lock(path.with_suffix(".lock")):
+        raise CannotRunHereError(f"another keeper listens at {path}.", "See `allranks warm --show`.")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path.unlink(missing_ok=True)
     before = os.umask(0o177)
@@ -57,6 +55,22 @@ def open_listener() -> socket.socket:
         os.umask(before)
     listener.listen(64)
     return listener
+
+
+def _take_lock(path: Path) -> bool:
+    """Take the lock that a keeper holds for as long as it lives; one that was just stopped has some seconds to end."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + _ENDING_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if is_keeper_there() or time.monotonic() > until:
+                os.close(lock)
+                return False
+            time.sleep(0.02)
+        else:
+            return True
 
 
 def connect_keeper() -> socket.socket | None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -190,6 +191,20 @@ def test_two_that_are_started_at_once_are_one(tmp_path: Path) -> None:
         assert allranks("warm", "--stop", cwd=tmp_path, XDG_RUNTIME_DIR=name).returncode == 0
         wait_until(lambda: not any(map(is_alive, keepers)), 5)
         assert not is_alive_in(name), "the other one has ended by itself"
+
+
+def test_a_keeper_that_is_just_ending_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket is gone at once, and then its templates are ended."""
+    with tempfile.TemporaryDirectory(prefix="warm-") as name:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", name)
+        Path(name, "allranks").mkdir()
+        ending = "import fcntl, sys, time; lock = open(sys.argv[1], 'w'); fcntl.flock(lock, 2); print(flush=True); time.sleep(1)"
+        words = [sys.executable, "-c", ending, f"{name}/allranks/warm.lock"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as keeper:
+            assert keeper.stdout
+            keeper.stdout.readline()
+            open_listener().close()
+            assert keeper.wait(5) == 0
 
 
 def is_alive_in(folder: str) -> bool:
