@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 _ENDED_BY_FORK = frozenset({"jemalloc_bg_thd"})
 """Threads without which a copy works: jemalloc, in pyarrow, then gives memory back as it is asked for some; see
@@ -38,6 +41,29 @@ def refuse_threads() -> None:
             opened = entry.readlink()
             if stat.S_ISCHR(entry.stat().st_mode) and str(opened) != os.devnull:
                 raise CannotForkError(f"the imports have opened {opened}")
+
+
+def refuse_limits(request: Mapping[str, Any]) -> None:
+    """Raise CannotForkError where a copy could not have these limits, or imports have gone by others.
+
+    Libraries make as many threads as there were cores, and these as large as the stack was allowed to be.
+    """
+    for number, (soft, hard) in request["limits"]:
+        own = resource.getrlimit(number)
+        if number == resource.RLIMIT_STACK and own[0] != soft:
+            raise CannotForkError("stacks may have another size")
+        if own[1] != hard and own[1] != resource.RLIM_INFINITY and (hard == resource.RLIM_INFINITY or hard > own[1]):
+            raise CannotForkError("what it was started from has higher limits")
+    if sorted(os.sched_getaffinity(0)) != request["cores"]:
+        raise CannotForkError("it has other cores")
+
+
+def refuse_hooks() -> None:
+    """Raise CannotForkError where a module that ran before this one may have gone by variables of its process."""
+    for name in ("sitecustomize", "usercustomize"):
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if path is not None and b"environ" in Path(path).read_bytes():
+            raise CannotForkError(f"{path} looks at variables")
 
 
 def _thread_name(task: Path) -> str:

@@ -58,7 +58,17 @@ _SILENCES = re.compile(
 )
 """By which what an import prints may be printed no more, or elsewhere."""
 _READ_BY_LIBRARIES = (
-    *("ARROW_", "BLIS_", "GOMP_", "GOTO_", "JEMALLOC", "KMP_", "MKL_", "NUMEXPR_", "OMP_", "OPENBLAS_", "VECLIB_"),
+    "ARROW_",
+    "BLIS_",
+    "GOMP_",
+    "GOTO_",
+    "JEMALLOC",
+    "KMP_",
+    "MKL_",
+    "NUMEXPR_",
+    "OMP_",
+    "OPENBLAS_",
+    "VECLIB_",
 )
 """Begins of the names of variables that are looked at by what is not Python, so that nobody sees it."""
 _READ_ON_IMPORT = (

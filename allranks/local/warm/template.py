@@ -27,7 +27,6 @@ import gc  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
-import resource  # noqa: E402
 import selectors  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
@@ -98,7 +97,7 @@ class Template:
     def __init__(self, modules: Sequence[str]) -> None:
         self.began = dict(os.environ)
         self.folder = os.getcwd()  # noqa: PTH109
-        refuse_hooks()
+        _forkable.refuse_hooks()
         self.read, self.printed = _import_all(modules)
         names = {*os.environ, *self.began}
         self.changed = {name: os.environ.get(name) for name in names if os.environ.get(name) != self.began.get(name)}
@@ -121,7 +120,7 @@ class Template:
             raise CannotForkError(f"the script may set {', '.join(hit)}, at which the imports have looked")
         if self.printed and request["silences"]:
             raise CannotForkError("the imports have printed what the script may silence")
-        _refuse_limits(request)
+        _forkable.refuse_limits(request)
         engine = sys.modules.get("allranks")
         if request.get("engine") and getattr(engine, "__file__", None) != request["engine"]:
             raise CannotForkError(f"{request['engine']} is not what was imported")
@@ -140,29 +139,6 @@ class Template:
             else:
                 found[name] = value.replace(scratch, own)
         return found
-
-
-def _refuse_limits(request: Mapping[str, Any]) -> None:
-    """Raise CannotForkError where a copy could not have these limits, or imports have gone by others.
-
-    Libraries make as many threads as there were cores, and these as large as the stack was allowed to be.
-    """
-    for number, (soft, hard) in request["limits"]:
-        own = resource.getrlimit(number)
-        if number == resource.RLIMIT_STACK and own[0] != soft:
-            raise CannotForkError("stacks may have another size")
-        if own[1] != hard and own[1] != resource.RLIM_INFINITY and (hard == resource.RLIM_INFINITY or hard > own[1]):
-            raise CannotForkError("what it was started from has higher limits")
-    if sorted(os.sched_getaffinity(0)) != request["cores"]:
-        raise CannotForkError("it has other cores")
-
-
-def refuse_hooks() -> None:
-    """Raise CannotForkError where a module that ran before this one may have gone by variables of its process."""
-    for name in ("sitecustomize", "usercustomize"):
-        path = getattr(sys.modules.get(name), "__file__", None)
-        if path is not None and b"environ" in Path(path).read_bytes():
-            raise CannotForkError(f"{path} looks at variables")
 
 
 def _import_all(modules: Sequence[str]) -> tuple[set[str], bytes]:
