@@ -64,6 +64,7 @@ def run_in_kept_engine() -> int | None:
             signals.forward_to(handle)
             signals.wait_for(report)
             told = report.recv(_CODE.size)
+            _wait_for_end(handle)
     if len(told) == _CODE.size:
         return int(_CODE.unpack(told)[0])
     ended_by = signals.last_deadly or signal.SIGKILL
@@ -154,6 +155,13 @@ def _started(report: socket.socket) -> int:
         raise ConnectionError
     report.settimeout(None)
     return files[0]
+
+
+def _wait_for_end(handle: int) -> None:
+    """Until the engine has given back all that it holds; one that cannot even end is waited for no longer."""
+    watched = select.poll()
+    watched.register(handle, select.POLLIN)
+    watched.poll(_PATIENCE * 1000)
 
 
 class _Signals:

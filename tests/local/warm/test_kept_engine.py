@@ -200,6 +200,36 @@ def test_ctrl_c_and_ctrl_z_in_a_terminal(kept: Warmth, tmp_path: Path) -> None:
     os.close(ours)
 
 
+HOLDS_MUCH = """
+import mmap, os, sys
+from allranks.cli import kept_engine
+
+def main():
+    global held
+    held = mmap.mmap(-1, 1 << 30)
+    held.madvise(mmap.MADV_NOHUGEPAGE)
+    for start in range(0, len(held), mmap.PAGESIZE):
+        held[start] = 1
+    print(os.getpid())
+    return 3
+
+if __name__ == "__main__":
+    ask = kept_engine._question
+    kept_engine._question = lambda keeper: (asked := ask(keeper)) | {"request": asked["request"] | {"main": "held:main"}}
+    sys.exit(kept_engine.run_in_kept_engine())
+"""
+
+
+def test_nothing_is_left_of_an_engine_when_its_end_is_told(kept: Warmth, tmp_path: Path) -> None:
+    """The kernel takes its time to free a GiB in small pages, longer than who waits needs to end."""
+    (tmp_path / "held.py").write_text(HOLDS_MUCH)
+    variables = environ(XDG_RUNTIME_DIR=str(kept.place), PYTEST_CURRENT_TEST="")
+    asked = [sys.executable, "held.py"]
+    done = subprocess.run(asked, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert not is_alive(int(done.stdout))
+    assert done.returncode == 3, done.stderr
+
+
 WAITS = """
 import os, socket, sys
 from allranks.cli.kept_engine import _Signals
