@@ -52,12 +52,13 @@ class LoopCase:
 _SMALL_DECODER = {"layers": 2, "width": 64, "heads": 2}
 _LARGER_DECODER = {"layers": 4, "width": 256, "heads": 4}
 _SMALL, _LARGER = (8, 8, 1), (28, 28, 1)
+_RESNET_SMALL = {"architecture": "resnet"}
 _HOROVOD = {"framework": "horovod"}
 
 _ON_CPUS: Mapping[str, LoopCase] = {
     "train_ddp, mlp, 64 rows": LoopCase("train_ddp", "ddp", 64, _SMALL, 150),
     "train_ddp, mlp, 1,024 rows": LoopCase("train_ddp", "ddp", 1024, _LARGER, 20),
-    "train_ddp, resnet, 32 rows": LoopCase("train_ddp", "ddp", 32, _LARGER, 5, {"architecture": "resnet"}, warm_up=2),
+    "train_ddp, resnet, 32 rows": LoopCase("train_ddp", "ddp", 32, _LARGER, 5, _RESNET_SMALL, warm_up=2),
     "train_fsdp, decoder of 0.1 million, 8 x 32 tokens": LoopCase("train_fsdp", "fsdp", 8, (32,), 100, _SMALL_DECODER),
     "train_fsdp, decoder of 3 million, 8 x 128 tokens": LoopCase(
         "train_fsdp", "fsdp", 8, (128,), 14, _LARGER_DECODER, warm_up=4
@@ -80,6 +81,9 @@ _ON_CPUS: Mapping[str, LoopCase] = {
     ),
     "train_horovod_keras, mlp, 1,024 rows": LoopCase(
         "train_horovod_keras", "horovod_keras", 1024, _LARGER, 60, backend="tensorflow", **_HOROVOD
+    ),
+    "train_horovod_keras, resnet, 32 rows": LoopCase(
+        "train_horovod_keras", "horovod_keras", 32, _LARGER, 12, _RESNET_SMALL, backend="tensorflow", **_HOROVOD
     ),
 }
 

@@ -15,6 +15,7 @@ from loops.step_clock import StepClock
 
 from shared.data import Dataset
 from shared.distributed import World
+from shared.models.keras.resnet import build_resnet
 from shared.settings.keras import KerasTrainerSettings
 from shared.training.core.schedule import LearningSchedule
 from shared.training.keras.optimization import ScheduledRate
@@ -25,7 +26,7 @@ def train_by_hand(settings: KerasTrainerSettings, data: Dataset, world: World, c
     split, size, given = data.split("train"), settings.batch.batch_size, settings.optimizer
     arrays = split.take(np.arange(split.rows))
     keras.utils.set_random_seed(settings.seed)
-    model = make_model(data)
+    model = make_model(data, settings.network.architecture)
     schedule = LearningSchedule.for_steps(split.rows // size, given.learning_rate, settings.schedule)
     optimizer = keras.optimizers.AdamW(ScheduledRate(schedule), given.suited_decay, given.momentum, epsilon=1e-8)
     optimizer.exclude_from_weight_decay([one for one in model.trainable_variables if len(one.shape) < 2])
@@ -43,12 +44,15 @@ def train_by_hand(settings: KerasTrainerSettings, data: Dataset, world: World, c
         clock.end_step()
 
 
-def make_model(data: Dataset) -> keras.Model:
-    """The perceptron of our zoo, with the normalisation in front."""
+def make_model(data: Dataset, architecture: str) -> keras.Model:
+    """A perceptron, or our zoo's small residual network, with the normalisation in front."""
     index = data.index
-    rows = keras.Input(index.arrays["x"].shape, dtype="uint8")
+    shape = index.arrays["x"].shape
+    rows = keras.Input(shape, dtype="uint8")
     variance = [deviation**2 for deviation in index.statistics.std]
     x = keras.layers.Normalization(mean=np.array(index.statistics.mean), variance=np.array(variance))(rows)
+    if architecture == "resnet":
+        return keras.Model(rows, build_resnet(shape, 10)(x))
     x = keras.layers.Flatten()(x)
     for _ in range(2):
         x = keras.layers.Dense(256, activation="gelu")(x)

@@ -29,7 +29,9 @@ def start_ranks(command: list[str], folder: Path, *, over_mpi: bool) -> str:
     environ |= {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": ""}
     if over_mpi:
         mpirun = str(Path(sys.executable).parent / "mpirun")
-        binding = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        # Who waits over MPI looks again and again: beside it, another rank on its core would be measured by luck.
+        each = "core" if len(os.sched_getaffinity(0)) >= RANKS else "none"
+        binding = ["--allow-run-as-root", "--oversubscribe", "--bind-to", each]
         binding += ["--mca", "mpi_yield_when_idle", "1"]  # as the engine does: who waits would keep a core busy
         started = [([mpirun, *binding, "-n", str(RANKS), *command], environ)]
     else:

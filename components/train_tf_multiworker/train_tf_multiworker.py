@@ -8,7 +8,6 @@ again with the same checkpoints folder goes on from there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shared.distributed import Refusal, World, init
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     import keras
 
     from shared.training.keras.objective import TrainingObjective
+    from shared.training.keras.optimization import GraphStep
 
 
 def main() -> None:
@@ -67,12 +67,12 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     step = training_step(model, optimizer, objective, world.strategy, plan, settings)
 
-    meter = LossMeter(world, feed.timer)
+    meter = LossMeter(world, feed.timer, variables=len(model.trainable_variables))
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 rows, labels = (spread_rows(world.strategy, values) for values in batch)
-                meter.add(*step(rows, labels, meter.timing()))
+                meter.add(*step(rows, labels, timed=meter.timing()))
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
             if run.end_epoch(validation.measure(model, meter.stop)):
@@ -101,33 +101,34 @@ def check_rows(strategy: Any, plan: BatchPlan) -> None:
 
 def training_step(
     model: keras.Model, optimizer: Any, objective: TrainingObjective, strategy: Any, plan: BatchPlan, settings: Settings
-) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+) -> GraphStep:
     """Make the function that makes one optimizer step.
 
     It gives this worker's part of the batch's mean loss, and the seconds in which it waited for the others.
     """
     import tensorflow as tf
 
-    from shared.training.keras.optimization import finish_gradients, rank_gradients, timed_exchange
+    from shared.training.keras.optimization import finish_gradients, in_graphs, rank_gradients, timed_exchange
 
     variables = model.trainable_variables
     gradients_here = rank_gradients(model, objective, plan, compiled=settings.precision.compile)
     # Keras sums over the workers by itself, after it has clipped what one of them computed. There is no switch for it.
     optimizer._all_reduce_sum_gradients = lambda summed: summed  # noqa: SLF001
 
-    def on_each_gpu(rows: Any, labels: Any, timed: Any) -> Any:
+    def on_each_gpu(rows: Any, labels: Any, *, timed: bool) -> Any:
         loss, gradients = gradients_here(rows, labels)
         here = tf.distribute.get_replica_context()
         # The sum comes first, because the norm that is clipped is that of the whole batch's gradient.
         gradients, waited = timed_exchange(
-            gradients, lambda mine: here.all_reduce(tf.distribute.ReduceOp.SUM, mine), timed
+            gradients, lambda mine: here.all_reduce(tf.distribute.ReduceOp.SUM, mine), timed=timed
         )
         optimizer.apply(finish_gradients(gradients, variables, settings.optimizer), variables)
         return loss, waited
 
-    @tf.function
-    def step(rows: Any, labels: Any, timed: Any) -> Any:
-        losses, waits = map(strategy.experimental_local_results, strategy.run(on_each_gpu, args=(rows, labels, timed)))
+    @in_graphs
+    def step(rows: Any, labels: Any, *, timed: bool) -> Any:
+        found = strategy.run(on_each_gpu, args=(rows, labels), kwargs={"timed": timed})
+        losses, waits = map(strategy.experimental_local_results, found)
         # The workers' parts are added up when they are reported: to do so here would be one more exchange in each step.
         return tf.add_n(losses), tf.reduce_max(waits)
 

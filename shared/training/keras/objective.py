@@ -25,19 +25,23 @@ class TrainingObjective(TaskSums):
         """Sums over some rows, from which ``metrics`` are made."""
 
 
+def _as_shares(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    """Labels as shares of the classes (N, classes); where a label is no class they are no numbers, as the loss then."""
+    of: Any = tf  # whose stubs lack one_hot
+    found = of.one_hot(y, outputs.shape[-1], dtype=outputs.dtype)
+    return found / of.reduce_sum(found, axis=-1, keepdims=True)
+
+
 class ClassificationObjective(ClassificationSums, TrainingObjective):
     """Cross entropy in nats, and accuracy."""
 
     def summed_loss(self, outputs: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Compute the sum of the rows' cross entropies; the labels of mixed pictures are shares (N, classes)."""
-        if len(y.shape) > 1:
-            exact = tf.nn.softmax_cross_entropy_with_logits(tf.cast(y, outputs.dtype), outputs)
-        else:
-            exact = tf.nn.sparse_softmax_cross_entropy_with_logits(y, outputs)
-        if self._smoothing == 0:
-            return tf.reduce_sum(exact)
-        spread = -tf.reduce_mean(tf.nn.log_softmax(outputs), axis=-1)
-        return tf.reduce_sum((1 - self._smoothing) * exact + self._smoothing * spread)
+        # TensorFlow's own cross entropy from labels is thirty operations where operations are deterministic.
+        shares = tf.cast(y, outputs.dtype) if len(y.shape) > 1 else _as_shares(y, outputs)
+        if self._smoothing:
+            shares = (1 - self._smoothing) * shares + self._smoothing / outputs.shape[-1]
+        return -tf.reduce_sum(shares * tf.nn.log_softmax(outputs))
 
     def measure(self, outputs: tf.Tensor, y: npt.NDArray[Any]) -> list[float]:
         """Cross entropies and right answers."""
