@@ -30,6 +30,10 @@ HELP = "predict the step, the time and the cost of a training on 1 to 1,024 node
 
 _GIVE = "Give --samples-per-second or --sample-seconds of one GPU, --run RUN that has trained it, or --measure."
 
+_PRICED_ROWS = 1e6
+"""For which a price is shown where nobody says how many there are."""
+_NOT_SAID = "not said"
+
 _ABOVE = (
     *("samples_per_second", "sample_seconds", "step_seconds", "times_faster", "weights", "link_gigabits"),
     *("processes", "samples", "mtbf_hours"),
@@ -171,11 +175,12 @@ def _planned(args: argparse.Namespace, size: VMSize) -> PlannedTraining:
         accumulation=facts.accumulation,
         model_groups=facts.groups[0],
         pipeline_stages=facts.groups[1],
-        samples=args.samples or (measured.samples if measured else None),
+        samples=args.samples or (measured.samples if measured else None) or (_PRICED_ROWS if price else None),
         price=price.amount if price else None,
         failures=FailureRates(args.mtbf_hours, args.restart_seconds, save),
     )
-    return PlannedTraining(target, size, facts, plan, price, {"compute": how, "weights": whose})
+    rows = "given" if args.samples else f"run {measured.run_id}" if measured and measured.samples else _NOT_SAID
+    return PlannedTraining(target, size, facts, plan, price, {"compute": how, "weights": whose, "samples": rows})
 
 
 def _training(args: argparse.Namespace, target: str) -> TrainingFacts:
@@ -277,12 +282,21 @@ def _lines(planned: PlannedTraining, forecasts: Sequence[NodeForecast]) -> Itera
     size = size_words(plan.model.gradient_bytes)
     compute = f"compute of a row {plan.sample_seconds:.3g} s ({planned.sources['compute']})"
     yield f"  {compute}, gradients {size} ({planned.sources['weights']})"
+    if planned.price is not None:
+        yield f"  {_price_words(planned.price)}"
     head = _head(planned)
     yield aligned_rows([head, *(_cells(one, len(head)) for one in forecasts)])
     if any(not one.is_possible for one in forecasts):
         yield "  -: too few rows in a batch for the ranks, or too few ranks for the model"
+    if planned.sources["samples"] == _NOT_SAID:
+        yield "note: how many rows are to be trained on is not said: --samples N, all epochs."
     if planned.sources["compute"].startswith("run ") and "faster" not in planned.sources["compute"]:
         yield f"note: a rank of that run stands for a GPU of {planned.size.name}; say otherwise with --times-faster X."
+
+
+def _price_words(price: NodePrice) -> str:
+    source = f" ({price.source}, {price.date})" if price.source else ""
+    return f"a node costs {price.amount:g} {price.currency}".rstrip() + f" for an hour{source}"
 
 
 def _head(planned: PlannedTraining) -> list[str]:

@@ -27,7 +27,8 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert "train_ddp of train_ddp on Standard_NC24ads_A100_v4, 20 Gb/s Ethernet, replicated" in said
     assert "gradients 102.2 MB (the settings of the target)" in said
-    assert [line.split()[0] for line in said.splitlines()[3:]] == ["1", "2", "4", "8"]
+    assert [line.split()[0] for line in said.splitlines()[4:]] == ["1", "2", "4", "8"]
+    assert "\n  a node costs 3.5 for an hour\n" in said
     assert "time for 1,000,000 rows" in said
     assert "cost" in said
 
@@ -35,7 +36,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_table_with_nodes_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
     few = [one.replace("batch_size=2048", "batch_size=4") for one in GIVEN]
     assert main([*few, "--nodes", "2", "8", "--samples", "1e6", "--price", "3.5"]) == 0
-    two, eight = (line.split() for line in capsys.readouterr().out.splitlines()[3:5])
+    two, eight = (line.split() for line in capsys.readouterr().out.splitlines()[4:6])
     assert (two[0], "-" in two) == ("2", False)
     assert eight == ["8", "8", "4", *["-"] * 7]
 
@@ -62,7 +63,7 @@ def test_the_document_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
     parts = ("compute_seconds", "exposed_seconds", "contention_seconds", "straggling_seconds")
     assert many["step_seconds"] == pytest.approx(sum(many[part] for part in parts))
     assert many["cost"] == pytest.approx(2 * 64 * many["seconds"] / 3600)
-    assert found["sources"] == {"compute": "given", "weights": "the settings of the target"}
+    assert found["sources"] == {"compute": "given", "weights": "the settings of the target", "samples": "given"}
 
 
 def test_a_link_that_is_given_takes_the_place_of_the_table_s(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,6 +94,19 @@ def test_a_price_from_a_table_names_its_source(capsys: pytest.CaptureFixture[str
     file.write_text("currency: EUR\nsource: a contract\ndate: 2026-11-01\nsizes: {standard_nc24ads_a100_v4: 3.4}\n")
     found = document(capsys, [*GIVEN, "--samples", "1e6", "--prices", str(file)])
     assert found["price"] == {"amount": 3.4, "currency": "EUR", "source": "a contract", "date": "2026-11-01"}
+    assert main([*GIVEN, "--prices", str(file)]) == 0
+    assert "  a node costs 3.4 EUR for an hour (a contract, 2026-11-01)" in capsys.readouterr().out.splitlines()
+
+
+def test_a_price_without_a_number_of_rows_is_shown_for_a_million(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, [*GIVEN, "--price", "2"])
+    assert (found["samples"], found["sources"]["samples"]) == (1e6, "not said")
+    assert found["nodes"][0]["cost"] == pytest.approx(2 * found["nodes"][0]["seconds"] / 3600)
+    assert main([*GIVEN, "--price", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "time for 1,000,000 rows" in said
+    assert "note: how many rows are to be trained on is not said: --samples N, all epochs." in said
+    assert document(capsys, GIVEN)["nodes"][0]["cost"] is None
 
 
 @pytest.mark.parametrize(

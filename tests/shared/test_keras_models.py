@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import ModuleType
 
@@ -98,6 +99,19 @@ def test_changed_pictures_are_those_of_torch_to_the_bit(workers: int, tmp_path: 
             np.testing.assert_array_equal(y, its_y)
     loss = objective_of_torch.ClassificationObjective(0.1).loss(torch.from_numpy(outputs), its_y).item()
     assert float(ClassificationObjective(0.1).summed_loss(outputs, y)) / 12 == pytest.approx(loss, rel=1e-5)
+
+
+def test_a_label_that_is_no_class_makes_the_loss_no_number() -> None:
+    """Shares of no class would be 0, and so would be the loss: a training that goes on and learns nothing of them."""
+    import tensorflow as tf
+
+    from shared.training.keras.objective import ClassificationObjective
+
+    outputs = tf.constant([[0.1, 0.2, 0.3]])
+    for label in (3, -1):
+        assert math.isnan(float(ClassificationObjective(0.1).summed_loss(outputs, tf.constant([label]))))
+    right = float(ClassificationObjective().summed_loss(outputs, tf.constant([2])))
+    assert right == pytest.approx(float(tf.nn.sparse_softmax_cross_entropy_with_logits([2], outputs)[0]), rel=1e-6)
 
 
 def test_a_regression_speaks_in_the_units_of_its_target(zoo: ModuleType) -> None:
