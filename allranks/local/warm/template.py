@@ -62,33 +62,14 @@ def _load_beside(name: str) -> Any:
     return module
 
 
-_forkable, _ranks, _engines, _inputs = (
+_forkable, _looks, _ranks, _engines, _inputs = (
     _load_beside("forkable.py"),
+    _load_beside("looks.py"),
     _load_beside("forked_rank.py"),
     _load_beside("forked_engine.py"),
     _load_beside("../read_only.py"),
 )
 CannotForkError, StaleImportsError = _forkable.CannotForkError, _forkable.StaleImportsError
-
-
-class ReadVariables(dict[bytes, bytes]):
-    """The variables as ``os.environ`` holds them; remembers the names that were asked for, there or not.
-
-    Who goes through all of them (tqdm and fsspec do, for those that begin with their own name) has asked for none.
-    """
-
-    def __init__(self, data: Mapping[bytes, bytes]) -> None:
-        super().__init__(data)
-        self.names = set[bytes]()
-
-    def __getitem__(self, key: bytes) -> bytes:
-        self.names.add(key)
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        if isinstance(key, bytes):
-            self.names.add(key)
-        return super().__contains__(key)
 
 
 class Template:
@@ -112,11 +93,11 @@ class Template:
         """Raise CannotForkError where a rank would not be what a new interpreter is."""
         asked, began = request["env"], self.began
         differ = {name for name in {*asked, *began} if asked.get(name) != began.get(name)} - {"TMPDIR", "PWD"}
-        if hit := sorted(differ & self.read):
+        if hit := sorted(name for name in differ if _looks.has_looked(self.read, name)):
             raise CannotForkError(f"the imports looked at {', '.join(hit)}")
         if hit := sorted(self.names.intersection(request["beside"])):
             raise CannotForkError(f"{', '.join(hit)} beside the script stands in for what was imported")
-        if hit := sorted(self.read.intersection(request["named"])):
+        if hit := sorted(name for name in request["named"] if _looks.has_looked(self.read, name)):
             raise CannotForkError(f"the script may set {', '.join(hit)}, at which the imports have looked")
         if self.printed and request["silences"]:
             raise CannotForkError("the imports have printed what the script may silence")
@@ -142,10 +123,10 @@ class Template:
 
 
 def _import_all(modules: Sequence[str]) -> tuple[set[str], bytes]:
-    """Import; the names of the variables that were looked at, and what was printed."""
+    """Import; at which variables was looked, and what was printed."""
     holder: Any = os.environ
     data = holder._data  # noqa: SLF001 there is no other way to learn of names that are not there
-    recorder = holder._data = ReadVariables(data)  # noqa: SLF001
+    recorder = holder._data = _looks.ReadVariables(data)  # noqa: SLF001
     with tempfile.TemporaryFile() as printed:
         for number in (1, 2):
             os.dup2(printed.fileno(), number)
@@ -160,10 +141,11 @@ def _import_all(modules: Sequence[str]) -> tuple[set[str], bytes]:
     for number in (1, 2):
         os.dup2(nowhere, number)
     os.close(nowhere)
+    looks = {os.fsdecode(name) for name in recorder.looks}
     data.clear()
     data.update(recorder)
     holder._data = data  # noqa: SLF001
-    return {os.fsdecode(name) for name in recorder.names}, text
+    return looks, text
 
 
 def _settings_files() -> set[str]:

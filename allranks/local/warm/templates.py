@@ -22,6 +22,7 @@ from allranks.local.rank_process import LostTemplateError
 from allranks.local.resources.usage import ProcessEnd, parse_counters
 from allranks.local.warm import template as template_process
 from allranks.local.warm.forkable import ROOM
+from allranks.local.warm.looks import has_looked
 
 _ROOM_BYTES = 100_000  # of a rank's variables; the kernel allows 128 KiB for one of them
 _ARGUMENT_BYTES = 4096  # of the words of its command that are shown
@@ -65,7 +66,7 @@ class TemplateSpec:
             return False
         mine, theirs = self.variables, other.variables
         differ = {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
-        return not any(name in read or name.startswith(_SEEN_BY_NOBODY) for name in differ)
+        return not any(has_looked(read, name) or name.startswith(_SEEN_BY_NOBODY) for name in differ)
 
     @property
     def key(self) -> str:
@@ -87,7 +88,7 @@ class TemplateProcess:
     """A template on its way: it imports, then it forks ranks until it is closed. It dies with this process.
 
     ``forked`` counts its ranks, ``engines`` the processes that do a run; ``refusal`` is why one was not forked, as far
-    as it was heard, and ``read`` the variables that its imports have looked at.
+    as it was heard, and ``read`` at which variables its imports have looked: see ``looks``.
     """
 
     def __init__(self, spec: TemplateSpec) -> None:

@@ -182,6 +182,19 @@ def test_a_variable_that_no_import_looks_at_needs_no_template_of_its_own(warmth:
     assert warmth.forked() == 1, "a library in C may have looked at that one"
 
 
+def test_a_walk_through_all_variables_looks_at_those_that_it_is_after(warmth: Warmth, tmp_path: Path) -> None:
+    """Of tqdm, which torch imports, that is known: those that begin with TQDM_, be they there or not."""
+    text = (
+        "import os, torch\nfrom tqdm import tqdm\nprint(tqdm(range(3)).disable, os.environ.get('OF_THIS_TERMINAL'))\n"
+    )
+    (tmp_path / "go.py").write_text(text)
+    warmth.warm_up("go.py", cwd=tmp_path, OF_THIS_TERMINAL="1")
+    assert log_of(warmth.run("go.py", cwd=tmp_path, OF_THIS_TERMINAL="2")).split()[-2:] == ["False", "2"]
+    assert warmth.forked() == 1, warmth.state()
+    assert log_of(warmth.run("go.py", cwd=tmp_path, TQDM_DISABLE="1")).split()[-2] == "True"
+    assert warmth.forked() == 1, "tqdm has looked"
+
+
 def test_two_that_are_started_at_once_are_one(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
         words = {"cwd": tmp_path, "env": environ(XDG_RUNTIME_DIR=name), "stdout": subprocess.PIPE}
