@@ -22,8 +22,8 @@ from loops.cases import CASES  # noqa: E402
 from loops.start_ranks import start_ranks  # noqa: E402
 from side_by_side import RESULTS, keep  # noqa: E402
 
-TRAINERS = ("train_ddp", "train_fsdp", "train_lightning", "train_transformers", "train_horovod")
-STARTS = 2
+TRAINERS = ("train_ddp", "train_fsdp", "train_lightning", "train_transformers", "train_horovod", "train_horovod_keras")
+STARTS = 7
 
 
 def main() -> None:

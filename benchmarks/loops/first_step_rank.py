@@ -17,6 +17,7 @@ BEGUN = time.process_time()
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {
     "train_horovod": ("horovod.torch",),
+    "train_horovod_keras": ("horovod.tensorflow", "keras"),
     "train_lightning": ("torch", "lightning"),
     "train_transformers": ("torch", "transformers"),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +21,7 @@ from shared.settings.training import LoopSettings
 from shared.training.augmentation.batches import plan_augmentation
 from shared.training.core.batch_plan import BatchPlan
 from tests.components.training import write_digits
+from tests.local.support import ROOT
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
 
@@ -99,6 +102,13 @@ def test_changed_pictures_are_those_of_torch_to_the_bit(workers: int, tmp_path: 
             np.testing.assert_array_equal(y, its_y)
     loss = objective_of_torch.ClassificationObjective(0.1).loss(torch.from_numpy(outputs), its_y).item()
     assert float(ClassificationObjective(0.1).summed_loss(outputs, y)) / 12 == pytest.approx(loss, rel=1e-5)
+
+
+def test_torch_is_not_imported_for_keras() -> None:
+    """Where both are installed it would take a second of each rank."""
+    names = ("models.keras", "training.keras.start", "training.keras.state", "training.core.run")
+    text = "".join(f"import shared.{name}\n" for name in names) + "import sys\nsys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=False).returncode == 0
 
 
 def test_a_label_that_is_no_class_makes_the_loss_no_number() -> None:
