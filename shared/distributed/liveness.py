@@ -109,11 +109,12 @@ def start_sentry(title: str, connection: socket.socket | None = None) -> SentryL
     page, stacks = os.memfd_create("progress"), os.memfd_create("stacks")
     try:
         os.ftruncate(page, mmap.PAGESIZE)
-        faulthandler.unregister(sentry.STACK_SIGNAL)  # of an earlier world
-        # Python's end puts back what was there before: the default would end a rank that is asked in its last moment.
-        with suppress(ValueError):  # not in the main thread
-            signal.signal(sentry.STACK_SIGNAL, signal.SIG_IGN)
-        faulthandler.register(sentry.STACK_SIGNAL, file=stacks, all_threads=True)
+        for number, all_threads in ((sentry.STACK_SIGNAL, False), (sentry.ALL_STACKS_SIGNAL, True)):
+            faulthandler.unregister(number)  # of an earlier world
+            # Python's end puts back what was before: the default would end a rank that is asked in its last moment.
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(number, signal.SIG_IGN)
+            faulthandler.register(number, file=stacks, all_threads=all_threads)
         passed = [page, stacks] if connection is None else [connection.fileno(), page, stacks]
         control = sentry.ALONE if connection is None else connection.fileno()
         numbers = map(str, (os.getpid(), control, page, stacks))

@@ -29,8 +29,10 @@ STOPPED_LOOKS = 8
 MOVES, STEPS, LIMIT, LONGEST = range(4)
 """Numbers of 8 bytes in the page: what has moved, the steps among that, the milliseconds that may pass without, 0 for
 any, and the most that may pass once the others have ended: 0 when the rank itself has left."""
-STACK_SIGNAL = signal.SIGRTMAX - 1
-"""At which the rank writes its stacks into the file of the sentry; no library was seen to use this one."""
+STACK_SIGNAL, ALL_STACKS_SIGNAL = signal.SIGRTMAX - 1, signal.SIGRTMAX - 2
+"""At which the rank writes the stack of its main thread into the file of the sentry, or of all threads; no library was
+seen to use these. Where other threads run Python meanwhile, the second crashes the rank one time in some hundred, so it
+is for one that is ended; the first does where the main thread runs Python itself, one time in some 10,000."""
 _ANSWER_SECONDS = 5.0  # which rank 0 has for telling the others, on a busy machine if it was stopped itself
 _CAUSE_SECONDS = 0.5  # which the cause has for its stack
 _END_SECONDS = 1.0  # which the others have for theirs; launchers report the rank that ends first
@@ -82,7 +84,8 @@ def stalled_news(message: bytes) -> str | None:
 
 def main_stack(stacks: str, main_thread: str) -> list[str]:
     """The lines of the main thread in what faulthandler has written, the innermost call first."""
-    block = stacks.partition(f"0x{main_thread} ")[2].partition("\n\n")[0]
+    alone, named = stacks.startswith("Stack "), f"0x{main_thread} "
+    block = (stacks if alone else stacks.partition(named)[2]).partition("\n\n")[0]
     return [line for line in block.splitlines() if line.startswith('  File "')]
 
 
@@ -234,7 +237,7 @@ class Sentry:
             self._is_over = True
             return
         moving = moved != moves
-        place = self._dump_stacks()
+        place = "" if moving else self._dump_stacks()
         overdue = not limit and 0 < pause_looks(longest) <= self._still
         answer = {
             "op": "where",
@@ -246,7 +249,7 @@ class Sentry:
             "busy": round(busy, 2),
             "seconds": LOOK_SECONDS * self._still,
             "place": place,
-            "debugged": self._is_traced() or self._is_debugged(),
+            "debugged": not moving and (self._is_traced() or self._is_debugged()),
         }
         if self._still and not moving:
             self._still += int(_WATCHED_SECONDS / LOOK_SECONDS)
@@ -280,17 +283,19 @@ class Sentry:
     def _end_with(self, news: str) -> None:
         """End the rank for what the control plane has found out, which may be that this is the one."""
         is_cause = news.startswith(f"{self._title} ")
-        self._dump_stacks()
+        last = self._written
+        self._dump_stacks(ALL_STACKS_SIGNAL if is_cause else STACK_SIGNAL)  # a cause may wait for a thread of its own
+        self._written = self._written or last
         self._say(
             f"{news} {'It' if is_cause else 'This rank'} is ended{'' if is_cause else ' with it'}; where it stood:"
         )
         self._show_stacks()
         self._end(_CAUSE_SECONDS if is_cause else _END_SECONDS)
 
-    def _dump_stacks(self) -> str:
+    def _dump_stacks(self, number: int = STACK_SIGNAL) -> str:
         """Have the rank write its stacks, without Python's lock; where its main thread stands."""
         before = os.fstat(self._stacks).st_size
-        self._signal(STACK_SIGNAL)
+        self._signal(number)
         select.select([self._rank], [], [], _STACK_SECONDS)
         self._written = os.pread(self._stacks, 1 << 18, before)
         return place_of(self._written.decode(errors="replace"), self._main_thread)

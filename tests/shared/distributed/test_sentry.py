@@ -508,3 +508,44 @@ def test_where_the_main_thread_stands_is_read_from_its_stack() -> None:
     assert place_of(STACKS, "00007f8fc9207b80") == "/code/train.py:33 (loss)"
     assert place_of(STACKS, "0000000000000001") == ""
     assert place_of("", "00007f8fc9207b80") == ""
+    assert (
+        place_of('Stack (most recent call first):\n  File "/code/a.py", line 3 in wait\n', "1") == "/code/a.py:3 (wait)"
+    )
+
+
+STANDS = """
+    import json, signal, socket, threading, time
+    from shared.distributed import liveness, sentry
+
+    def deep(depth):
+        return json.loads(json.dumps(depth)) if depth == 0 else deep(depth - 1)
+
+    def work():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [sentry.STACK_SIGNAL])  # one that comes while the last is heeded waits
+        while True:
+            deep(30)
+
+    here, there = socket.socketpair()
+    liveness.start_sentry("rank 0 (node 0)", here)
+    for _ in range(2):
+        threading.Thread(target=work, daemon=True).start()
+    print("stands", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_who_is_asked_where_it_stands_again_and_again_goes_on() -> None:
+    """Ranks are asked that go on afterwards: to write the stacks of threads that run crashes one time in some hundred."""
+    command = [sys.executable, "-c", textwrap.dedent(STANDS)]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE) as rank:
+        assert rank.stdout
+        assert rank.stdout.readline() == "stands\n"
+        files = Path(f"/proc/{rank.pid}/fd").iterdir()
+        (stacks,) = (file for file in files if "/memfd:stacks" in str(file.readlink()))
+        for _ in range(1500):
+            before = stacks.stat().st_size
+            os.kill(rank.pid, STACK_SIGNAL)
+            while rank.poll() is None and stacks.stat().st_size == before:
+                time.sleep(0.0001)
+            assert rank.poll() is None
+        rank.kill()
