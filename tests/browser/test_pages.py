@@ -27,6 +27,8 @@ FOCUSED = """(() => {
   return [getComputedStyle(one).outlineStyle, one.getBoundingClientRect().top, one.outerHTML.slice(0, 99)];
 })()"""
 
+IN_SIGHT = f"(([, top]) => -1 <= top && top < innerHeight)({FOCUSED})"
+
 
 def serious(browser: Chromium) -> list[str]:
     """What axe-core finds that keeps people from using the page."""
@@ -48,18 +50,26 @@ def check_page(browser: Chromium, address: str) -> None:
     assert serious(browser) == [], address
 
 
+def press_tab(browser: Chromium, *, back: bool = False) -> None:
+    """Press Tab, or Shift and Tab."""
+    for kind in ("rawKeyDown", "keyUp"):
+        key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9, "modifiers": 8 * back}
+        browser.call("Input.dispatchKeyEvent", type=kind, **key)
+
+
 def walk_by_tab(browser: Chromium) -> None:
     """Go through a page by the Tab key: each control is reached once, is in sight, and is seen to have the focus."""
     wanted = browser.run("document.activeElement.blur(); window.walked = new Set(); 0") or browser.run(
         f"[...document.querySelectorAll('{CONTROLS}')].filter((one) => one.checkVisibility()).length"
     )
     for _ in range(wanted):
-        for kind in ("rawKeyDown", "keyUp"):
-            browser.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        press_tab(browser)
         outline, _, told = browser.run(FOCUSED)
         assert outline == "solid", told
-        # It scrolls there with its next frame.
-        browser.until(f"(([, top]) => -1 <= top && top < innerHeight)({FOCUSED})")
+        if not browser.run(IN_SIGHT):  # a headless Chromium at times loses the scrolling of a key, and not of the next
+            press_tab(browser, back=True)
+            press_tab(browser)
+        assert browser.run(IN_SIGHT), told
     assert browser.run("window.walked.size") == wanted, "one of them holds the focus"
 
 
