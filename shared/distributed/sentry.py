@@ -32,7 +32,7 @@ any, and the most that may pass once the others have ended: 0 when the rank itse
 STACK_SIGNAL, ALL_STACKS_SIGNAL = signal.SIGRTMAX - 1, signal.SIGRTMAX - 2
 """At which the rank writes the stack of its main thread into the file of the sentry, or of all threads; no library was
 seen to use these. Where other threads run Python meanwhile, the second crashes the rank one time in some hundred, so it
-is for one that is ended; the first does where the main thread runs Python itself, one time in some 10,000."""
+is for one that is ended; the first does where the main thread runs Python itself, one time in some 20,000."""
 _ANSWER_SECONDS = 5.0  # which rank 0 has for telling the others, on a busy machine if it was stopped itself
 _CAUSE_SECONDS = 0.5  # which the cause has for its stack
 _END_SECONDS = 1.0  # which the others have for theirs; launchers report the rank that ends first
