@@ -1,4 +1,4 @@
-"""Prepare and train on two ranks: `allranks run` against the same two commands typed by hand with torchrun.
+"""Prepare and train on two ranks: `allranks run` against the same two commands typed by hand with torchrun or mpirun.
 
     python benchmarks/by_hand.py
 
@@ -32,6 +32,14 @@ STEPS = {2: "1", 10: "5"}
 ROUNDS = 7
 NUMBERS = itertools.count()
 WARM_EPOCHS, COLD_EPOCHS = itertools.count(3), itertools.count(5)  # the same in each round: two runs warm up
+TRAINERS = {"train_ddp": "pytorch", "train_horovod": "mpi"}
+"""With the type of their distribution."""
+MPIRUN = [
+    *(str(Path(sys.executable).parent / "mpirun"), "-np", "2", "--oversubscribe", "--bind-to", "none"),
+    *("--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", "--mca", "mpi_yield_when_idle", "1"),
+    *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
+]
+"""With the options of the engine."""
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 SCRIPT = """
@@ -56,9 +64,9 @@ jobs:
     component: {root}/components/prepare_data/component.yaml
     outputs: {{data: {{type: uri_folder}}}}
   train:
-    component: {root}/components/train_ddp/component.yaml
+    component: {root}/components/{trainer}/component.yaml
     inputs: {{data: "${{{{parent.jobs.prepare.outputs.data}}}}", epochs: {epochs}, batch_size: {size}}}
-    distribution: {{type: pytorch, process_count_per_instance: 2}}
+    distribution: {{type: {kind}, process_count_per_instance: 2}}
 """
 
 
@@ -67,16 +75,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for epochs in STEPS.values():
-            text = PIPELINE.format(root=ROOT, epochs=epochs, size=BATCH_SIZE)
-            (folder / f"pipeline_{epochs}.yaml").write_text(text)
-        for component in ("prepare_data", "train_ddp"):
+            for trainer, kind in TRAINERS.items():
+                text = PIPELINE.format(root=ROOT, trainer=trainer, kind=kind, epochs=epochs, size=BATCH_SIZE)
+                (folder / f"{trainer}_{epochs}.yaml").write_text(text)
+        for component in ("prepare_data", *TRAINERS):
             shutil.copytree(ROOT / "components" / component, folder / component)
             shutil.copytree(
                 ROOT / "shared", folder / component / "shared", ignore=shutil.ignore_patterns("__pycache__")
             )
         cold = [prepare_and_train(folder, steps, "", "0.7") for steps in STEPS]
+        cold.append(prepare_and_train(folder, 2, "", "1", "train_horovod"))
         with warmed(folder):
             warm = [prepare_and_train(folder, steps, ", warm", "0.2") for steps in STEPS]
+            warm.append(prepare_and_train(folder, 2, ", warm", "1/3", "train_horovod"))
             changed = in_turn(
                 "a changed script on 2 ranks, warm",
                 ("allranks run", lambda: changed_script(folder, by_engine=True)),
@@ -98,12 +109,13 @@ def main() -> None:
         keep("by_hand", [*cold, *warm, changed, again])
 
 
-def prepare_and_train(folder: Path, steps: int, how: str, limit: str) -> Comparison:
+def prepare_and_train(folder: Path, steps: int, how: str, limit: str, trainer: str = "train_ddp") -> Comparison:
     """The pipeline of two steps, with so many of the training."""
+    name, launcher = ("", "torchrun") if trainer == "train_ddp" else (f" by {trainer}", "mpirun")
     return in_turn(
-        f"prepare and train {steps} steps, 2 ranks{how}",
-        ("allranks run", lambda: engine(folder, STEPS[steps])),
-        ("torchrun by hand", lambda: by_hand(folder, STEPS[steps])),
+        f"prepare and train{name} {steps} steps, 2 ranks{how}",
+        ("allranks run", lambda: engine(folder, trainer, STEPS[steps])),
+        (f"{launcher} by hand", lambda: by_hand(folder, trainer, STEPS[steps])),
         rounds=ROUNDS,
         limit=limit,
     )
@@ -117,7 +129,8 @@ def warmed(folder: Path) -> Iterator[None]:
     run(warm, folder)
     try:
         for _ in range(2):
-            engine(folder, STEPS[2])
+            for trainer in TRAINERS:
+                engine(folder, trainer, STEPS[2])
             changed_script(folder, by_engine=True)
             classification(WARM_EPOCHS, folder, "--runs-dir", str(folder / "kept"))
             time.sleep(10)  # what was imported too late for this run is there for the next one
@@ -144,22 +157,23 @@ def classification(epochs: Iterator[int], folder: Path, *options: str, **extra: 
     return seconds(lambda: run(command, folder, **extra))
 
 
-def engine(folder: Path, epochs: str) -> float:
+def engine(folder: Path, trainer: str, epochs: str) -> float:
     """One run of the pipeline, nothing reused."""
-    command = [sys.executable, "-m", "allranks", "run", f"pipeline_{epochs}.yaml", "--no-cache"]
+    command = [sys.executable, "-m", "allranks", "run", f"{trainer}_{epochs}.yaml", "--no-cache"]
     return measured(lambda: run([*command, "--runs-dir", str(folder / "runs")], folder))
 
 
-def by_hand(folder: Path, epochs: str) -> float:
-    """The same two commands, with torchrun starting the ranks of both."""
+def by_hand(folder: Path, trainer: str, epochs: str) -> float:
+    """The same two commands, with torchrun starting the ranks of both, or mpirun those of the second."""
     data, model = folder / "data", folder / "out"
     prepare = [*TORCHRUN, "prepare_data.py", "--output-data", str(data)]
     outputs = [part for port in ("model", "checkpoints", "metrics") for part in (f"--{port}", str(model / port))]
-    train = [*TORCHRUN, "train_ddp.py", "--data", str(data), "--epochs", epochs, "--batch-size", BATCH_SIZE, *outputs]
+    start = TORCHRUN if trainer == "train_ddp" else [*MPIRUN, sys.executable]
+    train = [*start, f"{trainer}.py", "--data", str(data), "--epochs", epochs, "--batch-size", BATCH_SIZE, *outputs]
 
     def both() -> None:
         run(prepare, folder / "prepare_data")
-        run(train, folder / "train_ddp")
+        run(train, folder / trainer)
 
     def clear() -> None:
         for old in (data, model):

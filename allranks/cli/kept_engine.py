@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -21,11 +20,11 @@ from typing import Any, Self
 
 import allranks
 from allranks.local.warm.address import connect_keeper, is_keeper_there, peer_of
-from allranks.local.warm.context import blocked_signals, ignored_signals, limited_resources, process_context
+from allranks.local.warm.context import process_context, process_state
+from allranks.local.warm.messages import STARTED
 
 ENGINE_IMPORTS = "allranks.cli.engine_imports"
 _PATIENCE = 2.0  # seconds for a keeper that has not answered: it may have been stopped
-_STARTED = struct.Struct("=i")  # as template.py tells it
 _CODE = struct.Struct("=i")  # as forked_engine.py does
 _FORWARDED = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
@@ -108,10 +107,7 @@ def _question(keeper: socket.socket) -> dict[str, Any]:
         "named": [],
         "silences": False,
         "umask": umask,
-        "ignored": ignored_signals(),
-        "blocked": blocked_signals(),
-        "cores": sorted(os.sched_getaffinity(0)),
-        "limits": [[one, resource.getrlimit(one)] for one in limited_resources()],
+        **process_state(),
     }
     chosen = {
         name: value for name, value in environ.items() if name in _OF_ENGINES or name.startswith(_BEGINS_OF_ENGINES)
@@ -151,7 +147,7 @@ def _started(report: socket.socket) -> int:
     """The handle of the engine; raises OSError where there is none."""
     report.settimeout(_PATIENCE)
     message, files, _, _ = socket.recv_fds(report, 1 << 12, 1)
-    if not files or len(message) < _STARTED.size or not _STARTED.unpack(message[: _STARTED.size])[0]:
+    if not files or len(message) < STARTED.size or not STARTED.unpack(message[: STARTED.size])[0]:
         raise ConnectionError
     report.settimeout(None)
     return files[0]

@@ -19,10 +19,11 @@ from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.launch import LAUNCHERS
 from allranks.local.result import CANCELLED, FAILED, RETRYING, RUNNING, StepFailure
+from allranks.local.warm.mpi_rank import STAND_IN
 
 NOTICE_SECONDS = 30.0
 """That Azure's scheduled events give a node of low priority before it is taken away."""
-_MPI_LAUNCHERS = ("mpirun", "mpiexec", "prterun", "prted", "orted")  # on SIGTERM they end their ranks
+_PASSING_ON = ("mpirun", "mpiexec", "prterun", "prted", "orted", STAND_IN)  # on SIGTERM they end ranks, or tell theirs
 
 
 class AgreedStop:
@@ -61,7 +62,7 @@ def ask_to_stop(gang: RankGang) -> bool:
     """
     sessions = gang.pids
     own = [pid for pid in processes.every_pid() if _is_of(pid, sessions, gang.marker)]
-    catching = {pid for pid in own if processes.catches(pid, signal.SIGTERM) and _name(pid) not in _MPI_LAUNCHERS}
+    catching = {pid for pid in own if processes.catches(pid, signal.SIGTERM) and _name(pid) not in _PASSING_ON}
     first = [pid for pid in catching if not catching.intersection(processes.ancestors(pid))]
     for pid in first:
         with suppress(ProcessLookupError):

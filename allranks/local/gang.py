@@ -60,7 +60,8 @@ class RankGang:
     The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
     of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
     signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. So many ``spare`` processes
-    may fail, though none of the first node, because the others go on without them. ``start`` starts each of them.
+    may fail, though none of the first node, because the others go on without them. ``start`` starts each of them;
+    ``forked`` tells the processes that were forked for those which a launcher has started.
 
     ``lost_template`` says that ranks ended because what they were forked from did. ``timed_out`` says whether its
     ranks were asked for their stacks, and ``silences`` for how many seconds each had then printed nothing;
@@ -78,6 +79,7 @@ class RankGang:
         locked: Sequence[bytes] = (),
         spare: int = 0,
         start: RankStarter = ProgramProcess,
+        forked: Callable[[], set[int]] | None = None,
     ) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
@@ -92,7 +94,8 @@ class RankGang:
         self._start_process = start
         self._killed = False
         self.lost_template = False
-        self._has_strangers = False
+        self._forked = forked
+        self._has_strangers = forked is not None
         self.timed_out = False
         self.is_stopping = False
         self.silences: list[tuple[RankCommand, float]] = []
@@ -121,6 +124,12 @@ class RankGang:
     def pids(self) -> set[int]:
         """The process ids of the running ranks."""
         return {process.pid for process, _ in self._running.values()}
+
+    @property
+    def roots(self) -> set[int]:
+        """The running ranks, and what was forked for those of a launcher: all its processes descend from these."""
+        forked = set() if self._forked is None else self._forked()
+        return self.pids | {pid for pid in forked if processes.carries(pid, self.marker)}
 
     def environ_of(self, pid: int) -> Mapping[str, str]:
         """What a rank was started with, also when it has ended and only waits to be reaped; {} of other processes."""

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.rank_process import ProgramProcess
 from allranks.local.read_only import lockable_inputs
 from allranks.local.resources.memory_kills import KillCounter
+from allranks.local.resources.notes import has_lost_template, read_forked_ranks
 from allranks.local.restarts import RestartBudget
 from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
 from allranks.local.run_context import RunContext
@@ -97,18 +98,22 @@ class GangExecution(StepExecution):
         data = {**data, **copies}
         context = self._launch_context({name: str(path) for name, path in data.items()}, self._make_places())
         context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs, *copies.values()))
+        inherited = self.step.host.inherited(self.context.environ, self.python)
+        warm = self._warm_ranks(inherited)
+        mounted = [path for name, path in data.items() if name not in copies and self.step.host.is_this_machine]
+        locked = lockable_inputs(mounted, (self.context.run.path, self.workplace.outputs))
+        if warm is not None and self._launcher.forks:
+            environ = context.rank(None, 0, {}).environ
+            context = replace(context, question=warm.question(context.command, environ, ()))  # mpirun has locked them
         self._hosted.write_files(context)
         marker = f"AZUREML_RUN_ID={job_run_id(self.context.run.id, self.step.name)}"
         commands = self._hosted.commands(context)
-        inherited = self.step.host.inherited(self.context.environ, self.python)
         self.shown_variables = shown_variables(commands[0].environ, inherited)
-        mounted = [path for name, path in data.items() if name not in copies and self.step.host.is_this_machine]
-        locked = lockable_inputs(mounted, (self.context.run.path, self.workplace.outputs))
         self._kills_before = self._kill_counter.mark()
         end, spare = self.step.host.end, self.step.spare_nodes
-        warm = self._warm_ranks(inherited)
         start = ProgramProcess if warm is None else warm.start
-        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare, start)
+        forked = None if context.question is None else partial(read_forked_ranks, self.folder)
+        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare, start, forked)
         if warm is not None:
             warm.close()
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
@@ -235,7 +240,7 @@ class GangExecution(StepExecution):
     def may_retry(self, retries: int | None, gang: RankGang, failure: StepFailure) -> bool:
         """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
         self.comes_back = True
-        if gang.lost_template and not self._lost_template:
+        if (gang.lost_template or has_lost_template(self.folder)) and not self._lost_template:
             self._lost_template = True
             self.aborts_at_exit += 1
             return True

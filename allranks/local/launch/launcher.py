@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from allranks.local.folders import StepFolder
 from allranks.local.gang import RankExit, RankGang
@@ -26,6 +27,8 @@ class LaunchContext:
             kept from the interpreter.
         reads, writes: the paths of its data, on this machine.
         umask: of the ranks.
+        question: what ranks that the launcher itself starts ask a keeper for; None where they are programs. See
+            ``WarmRanks.question``.
     """
 
     folder: StepFolder
@@ -38,6 +41,7 @@ class LaunchContext:
     reads: tuple[Path, ...] = ()
     writes: tuple[Path, ...] = ()
     umask: int = 0o022
+    question: Mapping[str, Any] | None = None
 
     def of_node(self, node: int) -> dict[str, str]:
         """The variables that differ from node to node."""
@@ -64,6 +68,7 @@ class RankLauncher:
         failed_exits: how ranks that the engine has not started itself have failed, the first one first.
         lost_ranks: what is wrong with processes that ended well before all of their ranks had; empty if nothing is.
         note_stop: note that the ranks were asked to save and to end, so that the first end does not end the others.
+        forks: whether a rank that it starts can be forked.
         program: what has to be on PATH, or None; ``remedy`` says how to get it.
     """
 
@@ -72,6 +77,7 @@ class RankLauncher:
     failed_exits: Callable[[StepFolder, EmulatedCluster, RankGang], list[RankExit]] = lambda *_: []
     lost_ranks: Callable[[StepFolder, EmulatedCluster, RankGang], str] = lambda *_: ""
     note_stop: Callable[[StepFolder], None] = lambda _: None
+    forks: bool = False
     program: str | None = None
     remedy: str = ""
 

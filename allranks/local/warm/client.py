@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import resource
 import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 from allranks.local.fingerprint import interpreter_digest
 from allranks.local.rank_process import ProgramProcess, RankProcess
 from allranks.local.warm.address import connect_keeper
-from allranks.local.warm.context import blocked_signals, ignored_signals, limited_resources
 from allranks.local.warm.preloads import find_preloads
-from allranks.local.warm.programs import PythonProgram, read_python_program, shell_variables
+from allranks.local.warm.programs import PythonProgram, read_python_program
 
 if TYPE_CHECKING:
     from allranks.local.rank_command import RankCommand
     from allranks.local.snapshot import SnapshotFile
 
-_PATIENCE = 5.0  # seconds for a keeper that has not answered: it may have been stopped
 _OF_PLACES = frozenset({"TMPDIR", "PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES", "PIP_PYTHON"})
 _OF_SESSIONS = ("SSH_", "TMUX", "WINDOW", "GNOME_TERMINAL_", "VSCODE_", "XDG_SESSION_", "DBUS_")
 """What differs from one terminal to the next; where imports look at one of these all the same, no rank is forked."""
@@ -37,7 +33,7 @@ class WarmRanks:
     def __init__(self, files: Sequence[SnapshotFile], stable: frozenset[str]) -> None:
         self._files = files
         self._stable = stable
-        self._keeper = connect_keeper()
+        self._keeper: socket.socket | None = connect_keeper()
         self._context: Mapping[str, Any] = {}
 
     def close(self) -> None:
@@ -50,13 +46,18 @@ class WarmRanks:
         """Start a rank; see ``RankStarter``."""
         return self._fork(command, umask, locked) or ProgramProcess(command, umask, locked)
 
-    def _fork(self, command: RankCommand, umask: int, locked: Sequence[bytes]) -> RankProcess | None:
-        if self._keeper is None or command.argv[:2] != ("/bin/bash", "-c"):
+    def question(self, text: str, environ: Mapping[str, str], locked: Sequence[bytes]) -> dict[str, Any] | None:
+        """What to ask for a command of the step, as JSON, but for what its starter knows; None for what is not forked.
+
+        Args:
+            text: for bash.
+            environ: with which bash is started.
+            locked: see ``RankStarter``.
+        """
+        program = read_python_program(text, environ)
+        if self._keeper is None or program is None:
             return None
-        program = read_python_program(command.argv[2], command.environ)
-        if program is None:
-            return None
-        if not all(map(os.path.isabs, filter(None, command.environ.get("PYTHONPATH", "").split(os.pathsep)))):
+        if not all(map(os.path.isabs, filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)))):
             return None  # it means another folder in each process
         entry = f"{program.target.replace('.', '/')}.py" if program.is_module else program.target.removeprefix("./")
         if not program.is_module and entry not in {file.path for file in self._files}:
@@ -64,49 +65,34 @@ class WarmRanks:
         found = find_preloads(entry, self._files)
         if not found.modules:
             return None
-        variables = shell_variables(command.environ, program.interpreter)
-        spec = {
-            "interpreter": str(program.interpreter),
-            "flags": program.flags,
-            "installed": interpreter_digest(program.interpreter),
-            "variables": {name: value for name, value in variables.items() if self._is_stable(name)},
-            "modules": found.modules,
+        return {
+            "spec": {
+                "interpreter": str(program.interpreter),
+                "flags": program.flags,
+                "installed": interpreter_digest(program.interpreter),
+                "modules": found.modules,
+            },
+            "request": {
+                "module": program.is_module,
+                "target": program.target,
+                "arguments": program.arguments,
+                "argv": program.argv,
+                "beside": sorted(self._beside(program)),
+                "locked": [os.fsdecode(path) for path in locked],
+                "named": sorted(found.variables),
+                "silences": found.may_silence,
+            },
+            "stable": sorted(name for name in self._stable if _is_stable(name)),
+            "context": self._own_context(),
         }
-        request = self._request(command, program, variables, umask, locked)
-        request |= {"named": sorted(found.variables), "silences": found.may_silence}
-        return self._ask({"do": "fork", "spec": spec, "request": request, "context": self._own_context()}, command)
 
-    def _is_stable(self, name: str) -> bool:
-        return name in self._stable and name not in _OF_PLACES and not name.startswith(_OF_SESSIONS)
-
-    def _request(
-        self,
-        command: RankCommand,
-        program: PythonProgram,
-        variables: Mapping[str, str],
-        umask: int,
-        locked: Sequence[bytes],
-    ) -> dict[str, Any]:
+    def _beside(self, program: PythonProgram) -> set[str]:
+        """The names of modules that lie beside its script."""
         entry = os.path.dirname(program.target) if not program.is_module else ""  # noqa: PTH120 relative as it is
-        beside = {
+        return {
             file.path.removeprefix(f"{entry}/").partition("/")[0].removesuffix(".py")
             for file in self._files
             if not entry or file.path.startswith(f"{entry}/")
-        }
-        return {
-            "env": variables,
-            "cwd": str(command.cwd),
-            "module": program.is_module,
-            "target": program.target,
-            "arguments": program.arguments,
-            "argv": program.argv,
-            "beside": sorted(beside),
-            "umask": umask,
-            "ignored": ignored_signals(),
-            "blocked": blocked_signals(),
-            "locked": [os.fsdecode(path) for path in locked],
-            "cores": sorted(os.sched_getaffinity(0)),
-            "limits": [[one, resource.getrlimit(one)] for one in limited_resources()],
         }
 
     def _own_context(self) -> Mapping[str, Any]:
@@ -116,23 +102,24 @@ class WarmRanks:
             self._context = process_context()
         return self._context
 
-    def _ask(self, asked: Mapping[str, Any], command: RankCommand) -> RankProcess | None:
-        from allranks.local.warm.templates import receive_rank
-
-        assert self._keeper is not None  # noqa: S101 _fork has looked
-        report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        message = json.dumps(asked).encode()
-        self._keeper.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, max(1 << 18, 2 * len(message)))
-        with command.log.open("ab", buffering=0) as log, theirs:
-            try:
-                socket.send_fds(self._keeper, [message], [log.fileno(), theirs.fileno()])
-            except OSError:
-                self.close()
-                report.close()
-                return None
-        rank = receive_rank(report, _PATIENCE)
-        if isinstance(rank, str):
-            if rank == "timed out":
-                self.close()
+    def _fork(self, command: RankCommand, umask: int, locked: Sequence[bytes]) -> RankProcess | None:
+        if self._keeper is None or command.argv[:2] != ("/bin/bash", "-c"):
             return None
-        return rank
+        question = self.question(command.argv[2], command.environ, locked)
+        if question is None:
+            return None
+        from allranks.local.warm.asking import ask_for_rank, complete_question
+        from allranks.local.warm.templates import ForkedRank
+
+        asked = complete_question(question, command.environ, str(command.cwd), umask)
+        try:
+            with command.log.open("ab", buffering=0) as log:
+                rank = ask_for_rank(self._keeper, asked, [log.fileno()])
+        except OSError:
+            self.close()
+            return None
+        return None if isinstance(rank, str) else ForkedRank(*rank)
+
+
+def _is_stable(name: str) -> bool:
+    return name not in _OF_PLACES and not name.startswith(_OF_SESSIONS)

@@ -9,7 +9,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+"""The kinds, in the order in which ``process_context`` has them."""
 _STATUS = ("Uid", "Gid", "Groups", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
 
 
@@ -25,7 +26,7 @@ def process_context(*, with_memory: bool = True) -> dict[str, Any]:
         memory = {"memory": [limit.size, limit.owner]}
     return {
         **memory,
-        "namespaces": [_link(f"/proc/self/ns/{name}") for name in _NAMESPACES],
+        "namespaces": [_link(f"/proc/self/ns/{name}") for name in NAMESPACES],
         "status": {name: value.split() for name, _, value in lines if name in _STATUS},
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "scheduling": [os.sched_getscheduler(0), os.sched_getparam(0).sched_priority],
@@ -34,18 +35,23 @@ def process_context(*, with_memory: bool = True) -> dict[str, Any]:
     }
 
 
-def ignored_signals() -> list[int]:
+def process_state() -> dict[str, Any]:
+    """The signals, cores and limits that a program has which this process starts, as JSON."""
+    return {
+        "ignored": _ignored_signals(),
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "limits": [[one, resource.getrlimit(one)] for one in _limited_resources()],
+    }
+
+
+def _ignored_signals() -> list[int]:
     """Those that this process ignores, as under nohup, and that a program which it starts ignores too."""
     restored = (signal.SIGPIPE, signal.SIGXFSZ)  # by subprocess, since Python itself ignores them
     return [one for one in signal.valid_signals() - {*restored} if signal.getsignal(one) is signal.SIG_IGN]
 
 
-def blocked_signals() -> list[int]:
-    """Those that this thread blocks, and a program which it starts blocks too."""
-    return sorted(signal.pthread_sigmask(signal.SIG_BLOCK, []))
-
-
-def limited_resources() -> list[int]:
+def _limited_resources() -> list[int]:
     """The numbers of all limits that a process has."""
     return sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 

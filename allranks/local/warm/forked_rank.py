@@ -23,8 +23,12 @@ _OLD_TORCH_SEED = 67280421310721  # with which each process began until torch dr
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
-    """Turn the forked copy into the process of a request: all that is not a matter of variables and modules."""
+def become_rank(request: Mapping[str, Any], files: Sequence[int], printed: bytes) -> None:
+    """Turn the forked copy into the process of a request: all that is not a matter of variables and modules.
+
+    The first file is its log, the others are namespaces that it enters.
+    """
+    log, *entered = files
     _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != request["template"]:
         os._exit(1)  # it was killed before the kernel was asked
@@ -35,8 +39,11 @@ def become_rank(request: Mapping[str, Any], log: int, printed: bytes) -> None:
     nowhere = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nowhere, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    os.close(nowhere)
-    os.close(log)
+    for place in entered:
+        if _libc.setns(place, 0) != 0:
+            sys.exit(f"a namespace of its node could not be entered: {os.strerror(ctypes.get_errno())}")
+    for file in (nowhere, *files):
+        os.close(file)
     for name, limits in request["limits"]:
         resource.setrlimit(name, tuple(limits))
     os.umask(request["umask"])

@@ -16,7 +16,7 @@ from typing import Any
 
 from allranks.local.warm.address import keeper_socket, open_listener, peer_of
 from allranks.local.warm.context import process_context
-from allranks.local.warm.template import MOST_BYTES, MOST_FILES, STARTED
+from allranks.local.warm.messages import MOST_BYTES, MOST_FILES, STARTED
 from allranks.local.warm.templates import UNSAID, TemplateProcess, TemplateSpec
 
 _NOT_YET = "its imports are under way"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.local.overlay import is_script
+from allranks.local.warm.bash_start import find_program, is_plain_bash
 
 # What bash takes as it is outside of quotes; a word with anything else is left to bash.
 _PLAIN = r"[A-Za-z0-9_@%+:,./=^-]"
@@ -16,8 +16,6 @@ _WORD = re.compile(rf"""(?:{_PLAIN}|'[^']*'|"[^"$`\\!]*")+""")
 _PIECE = re.compile(r"""'([^']*)'|"([^"]*)"|([^'"]+)""")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _FLAGS = frozenset(["-u", "-B", "-O", "-OO"])
-_OF_BASH = ("BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT", "BASH_COMPAT")
-"""Variables by which bash does more, or other things, than to start a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class PythonProgram:
 
 def read_python_program(command: str, environ: Mapping[str, str]) -> PythonProgram | None:
     """The program that bash would start for a command; None where it would do anything else."""
-    if any(name in environ for name in _OF_BASH) or any(name.startswith("BASH_FUNC_") for name in environ):
+    if not is_plain_bash(environ):
         return None
     words = split_plain_words(command)
     if len(words) < 2 or not _PYTHON.fullmatch(words[0]):
@@ -51,7 +49,7 @@ def read_python_program(command: str, environ: Mapping[str, str]) -> PythonProgr
     target, *arguments = rest[is_module:] or [""]
     if not target or target.startswith("-"):
         return None
-    interpreter = _find_program(words[0], environ)
+    interpreter = find_program(words[0], environ)
     if interpreter is None or is_script(interpreter):
         return None
     return PythonProgram(interpreter, tuple(flags), is_module, target, tuple(arguments), tuple(words))
@@ -70,20 +68,3 @@ def split_plain_words(command: str) -> list[str]:
         words.append("".join(a or b or c for a, b, c in _PIECE.findall(match[0])))
         at = end + len(text[end:]) - len(text[end:].lstrip(" \t"))
     return [] if not words or "=" in words[0] else words
-
-
-def _find_program(name: str, environ: Mapping[str, str]) -> Path | None:
-    for folder in environ.get("PATH", "").split(os.pathsep):
-        path = Path(folder) / name
-        if folder.startswith("/") and path.is_file() and os.access(path, os.X_OK):
-            return path
-    return None
-
-
-def shell_variables(environ: Mapping[str, str], interpreter: Path) -> dict[str, str]:
-    """The variables with which bash starts its only command."""
-    level = environ.get("SHLVL", "")
-    found = {**environ, "SHLVL": level if level.isdigit() else "0", "_": str(interpreter)}
-    if "OLDPWD" in found and not Path(found["OLDPWD"]).is_dir():
-        del found["OLDPWD"]
-    return found

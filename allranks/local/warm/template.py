@@ -30,24 +30,12 @@ import os  # noqa: E402
 import selectors  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
-import struct  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Mapping, Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-MOST_BYTES = 1 << 20
-"""Of a message."""
-MOST_FILES = 2
-"""That come with one."""
-STARTED = struct.Struct("=i")
-"""What is told of a rank that was forked: its id; or 0, followed by the reason why none was."""
-ENDED = struct.Struct("=iqi")
-"""What is told of a rank that has ended: the status of ``os.wait4``, its peak memory in bytes, and how many bytes of
-its /proc/PID/stat follow; after them comes /proc/PID/io."""
-FORKED_RANK, FORKED_ENGINE = b"rank", b"engine"
-"""What the keeper is told of what was forked; else it is told the reason."""
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 _FRESH_SECONDS = 0.5  # so long files that were found unchanged are not looked at again: the ranks of a step
 
@@ -62,7 +50,8 @@ def _load_beside(name: str) -> Any:
     return module
 
 
-_forkable, _looks, _ranks, _engines, _inputs = (
+_messages, _forkable, _looks, _ranks, _engines, _inputs = (
+    _load_beside("messages.py"),
     _load_beside("forkable.py"),
     _load_beside("looks.py"),
     _load_beside("forked_rank.py"),
@@ -198,7 +187,7 @@ class ForkServer:
 
     def _take_request(self) -> tuple[dict[str, Any], list[int]] | None:
         """Fork for one request; closes the control socket where there will be no more."""
-        message, received, _, _ = socket.recv_fds(self._control, MOST_BYTES, MOST_FILES)
+        message, received, _, _ = socket.recv_fds(self._control, _messages.MOST_BYTES, _messages.MOST_FILES)
         if not message:
             self._retire()
             return None
@@ -213,7 +202,7 @@ class ForkServer:
             shown = self._room.fill(request["env"])
             pid = os.fork()
         except (CannotForkError, OSError) as error:
-            _tell(told, STARTED.pack(0) + str(error).encode())
+            _tell(told, _messages.STARTED.pack(0) + str(error).encode())
             _tell(self._control, str(error).encode())
             told.close()
             _close(files)
@@ -230,8 +219,8 @@ class ForkServer:
             return request, files
         _close(files)
         handle = os.pidfd_open(pid)
-        _tell(told, STARTED.pack(pid), [handle])
-        _tell(self._control, FORKED_ENGINE if request.get("engine") else FORKED_RANK)
+        _tell(told, _messages.STARTED.pack(pid), [handle])
+        _tell(self._control, _messages.FORKED_ENGINE if request.get("engine") else _messages.FORKED_RANK)
         os.close(handle)
         if request.get("engine"):
             told.close()
@@ -266,7 +255,7 @@ class ForkServer:
                 _, status, used = os.wait4(pid, 0)
                 if told in self._waiting.get_map():
                     self._waiting.unregister(told)
-                _tell(told, ENDED.pack(status, used.ru_maxrss * 1024, len(line)) + line + io)
+                _tell(told, _messages.ENDED.pack(status, used.ru_maxrss * 1024, len(line)) + line + io)
                 told.close()
 
 
@@ -311,7 +300,7 @@ def main() -> int:
         del sys.path[0]  # the folder of this file
     try:
         room = _forkable.EnvironRoom()
-        template = Template(json.loads(control.recv(MOST_BYTES))["modules"])
+        template = Template(json.loads(control.recv(_messages.MOST_BYTES))["modules"])
         _forkable.refuse_threads()
     except BaseException as error:  # noqa: BLE001 it is told
         control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
@@ -325,7 +314,7 @@ def main() -> int:
         _ranks.reset_signals(request["ignored"], request["blocked"])
         _engines.become_engine(request, files[0])
     else:
-        _ranks.become_rank({**request, "template": me}, files[0], template.printed)
+        _ranks.become_rank({**request, "template": me}, files, template.printed)
         _inputs.lock_inputs([os.fsencode(path) for path in request["locked"]])
     os.chdir(request["cwd"])
     variables = template.variables(request["env"])

@@ -21,12 +21,13 @@ from allranks.local.fingerprint import json_digest
 from allranks.local.rank_process import LostTemplateError
 from allranks.local.resources.usage import ProcessEnd, parse_counters
 from allranks.local.warm import template as template_process
+from allranks.local.warm.asking import receive_end
 from allranks.local.warm.forkable import ROOM
 from allranks.local.warm.looks import has_looked
+from allranks.local.warm.messages import FORKED_ENGINE, FORKED_RANK, MOST_BYTES
 
 _ROOM_BYTES = 100_000  # of a rank's variables; the kernel allows 128 KiB for one of them
 _ARGUMENT_BYTES = 4096  # of the words of its command that are shown
-_END_SECONDS = 5.0  # in which a template tells how a rank ended, once it has
 
 _SEEN_BY_NOBODY = (
     *("PYTHON", "LANG", "LC_", "LD_", "TZ", "MALLOC_", "GLIBC_", "JEMALLOC", "MIMALLOC_", "ARROW_", "TBB_", "OPENSSL_"),
@@ -95,7 +96,7 @@ class TemplateProcess:
         self.spec = spec
         self.folder = Path(tempfile.mkdtemp(prefix="allranks-warm-"))
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, template_process.MOST_BYTES)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
         room = {ROOM: "-" * _ROOM_BYTES}
         argv = [spec.interpreter, *spec.flags, template_process.__file__, str(other.fileno()), " " * _ARGUMENT_BYTES]
         with other:
@@ -128,7 +129,7 @@ class TemplateProcess:
         """Whether it has imported all; ``failure`` says why it never will."""
         if not self._is_ready and not self.failure and select.select([self._control], [], [], 0)[0]:
             try:
-                answer = json.loads(self._control.recv(template_process.MOST_BYTES) or b"{}")
+                answer = json.loads(self._control.recv(MOST_BYTES) or b"{}")
             except OSError:
                 answer = {}
             self._is_ready = "ready" in answer
@@ -145,9 +146,9 @@ class TemplateProcess:
         """Take note of what was forked, and why other things were not."""
         with contextlib.suppress(OSError):
             while self._is_ready and (told := self._control.recv(1 << 12, socket.MSG_DONTWAIT)):
-                if told == template_process.FORKED_RANK:
+                if told == FORKED_RANK:
                     self.forked += 1
-                elif told == template_process.FORKED_ENGINE:
+                elif told == FORKED_ENGINE:
                     self.engines += 1
                 else:
                     self.refusal = told.decode(errors="replace")
@@ -188,31 +189,9 @@ class ForkedRank:
     def reap(self) -> tuple[int, ProcessEnd | None]:
         """See ``RankProcess``; the template has waited for it and ended its group."""
         os.close(self.descriptor)
-        with self._report:
-            self._report.settimeout(_END_SECONDS)
-            try:
-                told = self._report.recv(1 << 16)
-            except OSError:
-                told = b""
-        if not told:
+        end = receive_end(self._report)
+        if end is None:
             processes.kill_group(self.pid)
             raise LostTemplateError
-        header = template_process.ENDED
-        status, peak, length = header.unpack(told[: header.size])
-        line, io = told[header.size : header.size + length], told[header.size + length :]
-        return os.waitstatus_to_exitcode(status), ProcessEnd(parse_counters(line, io), peak)
-
-
-def receive_rank(report: socket.socket, seconds: float) -> ForkedRank | str:
-    """Wait for the rank that was asked for; the reason where there will be none."""
-    report.settimeout(seconds)
-    try:
-        message, files, _, _ = socket.recv_fds(report, 1 << 16, 1)
-    except OSError as error:
-        message, files = template_process.STARTED.pack(0) + str(error).encode(), []
-    header = template_process.STARTED
-    (pid,) = header.unpack(message[: header.size]) if len(message) >= header.size else (0,)
-    if pid and files:
-        return ForkedRank(pid, files[0], report)
-    report.close()
-    return message[header.size :].decode(errors="replace") or "it has ended"
+        used = ProcessEnd(parse_counters(end.line, end.io), end.peak_bytes)
+        return os.waitstatus_to_exitcode(end.status), used

@@ -50,7 +50,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?")
         ("language_model", ["max_steps=4", "layers=1", "width=64"], 5),
         ("finetune_text", ["epochs=1", "sequence_length=64"], 5),
         ("tune_image_classification", ["epochs=1"], 10),
-        ("compare_frameworks", ["epochs=2"], 10),
+        ("compare_frameworks", ["epochs=2"], 14),
         ("rest", [], 3),
     ],
 )

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from allranks.local.warm.programs import read_python_program, shell_variables, split_plain_words
+from allranks.local.warm.bash_start import is_plain_bash, shell_variables
+from allranks.local.warm.programs import read_python_program, split_plain_words
 
 COMMANDS = st.text(alphabet="ab'\" \t$\\`;|&<>(){}[]*?~#=!-_./,:%+@^0\n", min_size=1, max_size=30)
 
@@ -71,9 +72,23 @@ def test_the_interpreter_is_the_first_on_path_and_no_script(tmp_path: Path) -> N
     assert read_python_program(command, {"PATH": str(real), "BASH_FUNC_python%%": "() { :; }"}) is None
 
 
-@pytest.mark.parametrize("variables", [{}, {"SHLVL": "3", "OLDPWD": "/nowhere"}, {"SHLVL": "x", "OLDPWD": "/"}])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"SHLVL": "3", "OLDPWD": "/nowhere"},
+        {"SHLVL": "x", "OLDPWD": "/"},
+        {"PS1": "(.venv) $", "PS2": ">", "TERM": "dumb", "COLUMNS": "7", "HOSTNAME": "here", "UID": "1"},
+    ],
+)
 def test_variables_are_those_that_bash_leaves(variables: dict[str, str]) -> None:
     environ = {"PATH": "/usr/bin:/bin", "PWD": "/", "A": "b", **variables}
     told = subprocess.run(["/bin/bash", "-c", "env -0"], cwd="/", env=environ, capture_output=True, check=True).stdout
     pairs = dict(pair.split("=", 1) for pair in told.decode().split("\0") if pair)
-    assert shell_variables(environ, Path("/usr/bin/env")) == pairs
+    assert is_plain_bash(environ)
+    assert shell_variables(environ, "/usr/bin/env") == pairs
+
+
+@pytest.mark.parametrize("name", ["BASH", "BASH_VERSION", "IFS", "RANDOM", "OPTIND", "LINENO", "BASH_ENV", "SHELLOPTS"])
+def test_what_bash_sets_itself_is_left_to_it(name: str) -> None:
+    assert not is_plain_bash({"PATH": "/usr/bin:/bin", name: "7"})

@@ -75,6 +75,7 @@ def test_a_forked_rank_finds_what_a_new_interpreter_finds(
     warmth: Warmth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setenv("WITH SPACES", "a 'b' \"c\" ü\n$d")
+    monkeypatch.setenv("PS1", "(.venv) $ ")  # as an environment exports it that was activated
     (tmp_path / "look.py").write_text(LOOK)
     (tmp_path / "helper.py").write_text("")
     more = ["--scale", "1x2", "--distribution", "pytorch", "--", "--words", "two words", "--path", "a/b=c,d"]
