@@ -25,11 +25,13 @@ from allranks.cli.doctor_packages import (
     sign_in_finding,
 )
 from allranks.local import machine
+from allranks.local.launch import mpi_agent
 from allranks.local.resources.memory_kills import find_memory_limit
 
 _SECONDS = 1.0  # that all programs together get to answer
 _LITTLE_DISK, _LITTLE_MEMORY, _LITTLE_SHARED = 5, 4, 1  # GB; that nodes' logs and checkpoints, ranks, loaders soon need
 _GB = 1e9
+_NODE, _TELL_NAME = "allranks-node", "read name < /proc/sys/kernel/hostname && echo $name"
 
 
 def examine_machine(runs: Path, *, ask_azure: bool = False) -> list[Finding]:
@@ -43,7 +45,7 @@ def examine_machine(runs: Path, *, ask_azure: bool = False) -> list[Finding]:
     programs.start("nvidia", "nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
     programs.start("mpirun", "mpirun", "--version")
     programs.start("uv", "uv", "--version")
-    programs.start("names", "unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--uts", "true")
+    programs.start("names", sys.executable, "-I", mpi_agent.__file__, _NODE, _TELL_NAME)
     programs.start("mounts", "unshare", "--mount", "true")
     client = "docker" if shutil.which("docker") else "podman"
     programs.start("client", client, "version", "--format", "{{.Server.Version}}")
@@ -201,10 +203,12 @@ def _mpirun(answer: tuple[int, str] | None) -> Finding:
 
 def _host_names(answer: tuple[int, str] | None) -> Finding:
     """A namespace for each emulated node's host name: mpirun's nodes have names of their own with it."""
-    name, mend = "namespaces", "Without them all nodes of mpi steps have this machine's name, which suits most scripts."
-    if answer is not None and answer[0] == 0:
+    name, mend = "namespaces", "Without them scripts find this machine's name on each node; MPI tells the nodes apart."
+    if answer == (0, _NODE):
         return Finding(name, WORKS, "each node of an mpi step has a host name of its own")
-    return Finding(name, MISSING, "unshare is not there" if answer is None else f"unshare: {answer[1]}", mend)
+    return Finding(
+        name, MISSING, "no answer" if answer is None else "this machine allows no host names beside its own", mend
+    )
 
 
 def _read_only_inputs(answer: tuple[int, str] | None) -> Finding:

@@ -20,7 +20,7 @@ PLACES = {"run": "main", "failed": "main", "running": "main", "sweep": ".trials"
 """The pages, and what is scrolled to."""
 OF_ONE_STEP = "article"  # what of the run is shown in the dark and on a telephone
 DRAWN = """[...document.querySelectorAll("figure[data-lines]")].every((one) =>
-  one.matches(".drawn") || !one.checkVisibility() || one.getBoundingClientRect().top > innerHeight)"""
+  one.querySelector("canvas") || !one.checkVisibility() || one.getBoundingClientRect().top > innerHeight)"""
 LOOKS = {"": (1100, False), "-dark": (1100, True), "-narrow": (400, False)}
 
 

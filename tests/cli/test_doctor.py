@@ -57,7 +57,7 @@ def test_programs_that_are_not_there_or_hang_are_told_within_a_moment(tmp_path: 
     checks = doctor(tmp_path, PATH=str(tmp_path / "bin"), AZURE_CONFIG_DIR=str(tmp_path))
     assert time.monotonic() - began < 20, "two programs hang for a second together"
     assert "no answer" in checks["containers"]["found"]
-    assert checks["namespaces"]["found"] == "unshare is not there"
+    assert checks["read-only inputs"]["found"] == "unshare is not there"
     assert checks["azure sign-in"]["mend"].endswith("az login")
 
 

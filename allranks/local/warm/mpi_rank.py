@@ -27,27 +27,27 @@ STAND_IN = "allranks-rank"
 """The name of its process, which only waits; 15 bytes at most."""
 LOST = "lost"
 """What it notes when the rank's template has ended."""
-_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # which it ignores, and what it starts would
 _FORWARDED = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
     *(signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGXCPU),
 )
-_ENTERED = frozenset({"mnt", "uts"})
-"""Namespaces that mpirun's ranks may have: with inputs that cannot be written to, and with the host name of a node."""
+_ENTERED = ({"user", "uts"}, {"mnt", "uts"})
+"""Namespaces that mpirun's ranks have: the host name of a node, which takes one of users where nobody is root, and
+inputs that cannot be written to, where somebody is."""
 _RIGHTS = (18, 21)  # CAP_SYS_CHROOT and CAP_SYS_ADMIN of <linux/capability.h>, for which setns(2) asks
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Stand for a rank, or become it."""
+    from allranks.local.becoming import become, first_variables
+
     question, place, uses, *command = arguments
-    environ = _first_variables()
+    environ = first_variables()
     rank = None
     with suppress(OSError, ValueError, KeyError, ImportError):
         rank = _fork(json.loads(Path(question).read_text(encoding="utf-8")), environ)
     if rank is None:
-        for number in _BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)
-        os.execve(command[0], command, environ)  # noqa: S606 what mpirun would have started
+        become(command, environ)
     name = environ["OMPI_COMM_WORLD_RANK"]
     note = Path(place, name)
     note.write_text(str(rank.pid))
@@ -62,12 +62,6 @@ def main(arguments: Sequence[str]) -> NoReturn:
     note.unlink()
     Path(uses, name).write_bytes(end.line.rstrip(b"\n") + b"\n" + end.io)
     _end_like(os.waitstatus_to_exitcode(end.status))
-
-
-def _first_variables() -> dict[str, str]:
-    """Those that this was started with: Python itself sets one where the language is C."""
-    texts = map(os.fsdecode, Path("/proc/self/environ").read_bytes().split(b"\0"))
-    return {name: value for name, is_pair, value in (text.partition("=") for text in texts) if is_pair}
 
 
 def _fork(question: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
@@ -97,11 +91,16 @@ def _own_context(engine: Mapping[str, Any]) -> tuple[dict[str, Any], list[int]]:
 
     own = {**engine, **process_context(with_memory=False)}
     places = zip(NAMESPACES, own["namespaces"], engine["namespaces"], strict=True)
-    differ = [name for name, mine, other in places if mine != other]
-    rights = int(own["status"]["CapEff"][0], 16)
-    if not set(differ) <= _ENTERED or not all(rights >> right & 1 for right in _RIGHTS):
+    differ = {name for name, mine, other in places if mine != other}
+    is_outside = any(differ <= kinds for kinds in _ENTERED)
+    if "user" in differ:  # its own user has all rights in it, and but for root loses them when a program begins
+        is_outside &= own["status"]["Uid"] == engine["status"]["Uid"]
+        own["status"] = engine["status"]
+    else:
+        is_outside &= all(int(own["status"]["CapEff"][0], 16) >> right & 1 for right in _RIGHTS)
+    if not is_outside:
         return own, []
-    entered = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in differ]
+    entered = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in sorted(differ, key="user".__ne__)]
     return {**own, "namespaces": engine["namespaces"]}, entered
 
 

@@ -61,6 +61,8 @@ const wholePowers = (plot, splits) => splits.map((value) => (value != null && Nu
 
 const wholeSteps = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
+const plotHeight = (figure) => (figure.classList.contains("minor") ? 170 : 240);
+
 function chartOptions(figure, names, colors) {
   const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif", labelSize: 16 };
   const unit = figure.dataset.unit;
@@ -69,7 +71,7 @@ function chartOptions(figure, names, colors) {
   const step = figure.closest("[data-step]");
   return {
     width: Math.max(200, figure.clientWidth - 20),
-    height: figure.classList.contains("minor") ? 170 : 240,
+    height: plotHeight(figure),
     series: chartSeries(figure, names, colors),
     scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : { range: fromZero ? (_, low, high) => [0, high > 0 ? 1.05 * high : 1] : heights } },
     axes: [{ ...axis, label: across(figure), size: 30, ...(fromZero ? {} : { incrs: wholeSteps }) }, { ...axis, label: unit || undefined, size: 62, ...(logarithmic ? { grid: { ...axis.grid, filter: wholePowers }, ticks: { ...axis.ticks, filter: wholePowers } } : {}), values: (_, splits) => splits.map((value) => (value == null ? "" : numberWords(value))) }],
@@ -138,8 +140,7 @@ function drawChart(figure) {
     return;
   }
   if (old) old.plot.destroy();
-  figure.classList.add("drawn");
-  const plot = new uPlot(chartOptions(figure, names, colors), data, figure);
+  const plot = new uPlot(chartOptions(figure, names, colors), data, placeOf(figure));
   plot.root.setAttribute("role", "img");
   plot.root.setAttribute("aria-label", figure.querySelector("figcaption").textContent.trim());
   listenToKeys(figure, plot);
@@ -155,6 +156,20 @@ const widths = new ResizeObserver((entries) => {
   }
 });
 
+// Where a chart is drawn, as high as it will be: what is below stays where it is when that happens.
+function placeOf(figure) {
+  const old = figure.querySelector(".plot");
+  if (old) return old;
+  const place = document.createElement("div");
+  place.className = "plot";
+  place.style.height = `${plotHeight(figure)}px`;
+  figure.classList.add("live");
+  figure.append(place);
+  return place;
+}
+
+const hasPoints = (figure) => JSON.parse(figure.dataset.lines).some(([, path]) => pointsAt(path)?.length);
+
 // A chart is drawn when it comes into view: a page of many steps opens at once.
 const views = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) drawChart(entry.target);
@@ -163,9 +178,13 @@ const views = new IntersectionObserver((entries) => {
 function drawAll(stale) {
   for (const figure of document.querySelectorAll("figure[data-lines]")) {
     const chart = page.charts.get(figure);
-    if (chart) { chart.stale = stale; drawChart(figure); } else views.observe(figure);
+    if (chart) { chart.stale = stale; drawChart(figure); continue; }
+    if (hasPoints(figure)) placeOf(figure);
+    views.observe(figure);
   }
 }
+
+addEventListener("beforeprint", () => document.querySelectorAll("figure.live").forEach(drawChart));
 
 function listenToTools() {
   for (const tools of document.querySelectorAll(".tools")) tools.hidden = false;
