@@ -45,7 +45,7 @@ def examine_machine(runs: Path, *, ask_azure: bool = False) -> list[Finding]:
     programs.start("nvidia", "nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
     programs.start("mpirun", "mpirun", "--version")
     programs.start("uv", "uv", "--version")
-    programs.start("names", sys.executable, "-I", mpi_agent.__file__, _NODE, _TELL_NAME)
+    programs.start("names", sys.executable, "-I", mpi_agent.__file__, sys.prefix, _NODE, _TELL_NAME)
     programs.start("mounts", "unshare", "--mount", "true")
     client = "docker" if shutil.which("docker") else "podman"
     programs.start("client", client, "version", "--format", "{{.Server.Version}}")

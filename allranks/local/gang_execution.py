@@ -28,6 +28,7 @@ from allranks.local.launch import LAUNCHERS, LaunchContext
 from allranks.local.launch.launcher import RankLauncher
 from allranks.local.node_folders import ARTIFACTS, fill_artifacts, keep_logs, lay_out_nodes, make_places
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
+from allranks.local.plain_paths import plain_path
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
 from allranks.local.rank_process import ProgramProcess
 from allranks.local.read_only import lockable_inputs
@@ -96,7 +97,9 @@ class GangExecution(StepExecution):
         cache.remove_path(self.folder.downloads)
         copies = copy_inputs(data, self.step.downloaded, self._inputs, self.folder.downloads)
         data = {**data, **copies}
-        context = self._launch_context({name: str(path) for name, path in data.items()}, self._make_places())
+        inputs = {name: self._shown_path(path) for name, path in data.items()}
+        outputs = {name: self._shown_path(path) for name, path in self._make_places().items()}
+        context = self._launch_context(inputs, outputs)
         context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs, *copies.values()))
         inherited = self.step.host.inherited(self.context.environ, self.python)
         warm = self._warm_ranks(inherited)
@@ -136,6 +139,10 @@ class GangExecution(StepExecution):
     def _make_places(self) -> dict[str, str]:
         assert self.workplace is not None  # noqa: S101
         return make_places(self.workplace.outputs, self.step.outputs)
+
+    def _shown_path(self, path: object) -> str:
+        """A path of data as its command has it: containers have the data under plain paths of their own."""
+        return plain_path(str(path)) if self.step.host.is_this_machine else str(path)
 
     def _emulate(self, port: int) -> EmulatedCluster:
         """The emulated nodes, with their share of the machine."""
@@ -302,7 +309,7 @@ class GangExecution(StepExecution):
         def place(output: StepOutput) -> str:
             return str(published[output.step] / output.port) if output.step in published else str(output)
 
-        shown = {name: str(where) for name, where in step.place_data(place).items()}
+        shown = {name: self._shown_path(where) for name, where in step.place_data(place).items()}
         outputs = {name: f"<{step.name}.{name}>" for name in step.outputs}
         first = self._launcher.commands(self._launch_context(shown, outputs))[0]
         own = step.host.inherited(self.context.environ, self.python)

@@ -128,7 +128,7 @@ class PlannedStep:
         values: dict[str, str | None] = dict.fromkeys(self.component.inputs)
         values |= {**self.literals, **data}
         if fault := quote_fault(self.component.command, values, outputs):
-            raise UsageError(fault, "Choose a value, or a folder (--runs-dir DIR), without single quotes.")
+            raise UsageError(fault, "Choose a value without single quotes.")
         return render_command(self.component.command, values, outputs)
 
 

@@ -40,8 +40,11 @@ def lock_inputs(paths: Sequence[bytes]) -> None:
 
 def locked_input_help(lines: Sequence[str], inputs: Iterable[Path]) -> str:
     """Say which input a step could not write to, if the end of its log does; else empty."""
+    from allranks.local.plain_paths import plain_path  # what is forked loads this file without allranks
+
     refused = [line for line in lines if os.strerror(errno.EROFS) in line]
-    wanted = next((path for path in inputs if any(str(path) in line for line in refused)), None)
+    ways = {path: {str(path), plain_path(path)} for path in inputs}
+    wanted = next((path for path in ways if any(way in line for line in refused for way in ways[path])), None)
     if wanted is None:
         return ""
     return (

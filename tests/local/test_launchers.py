@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.local.launch import mpi_agent
 from allranks.local.launch.mpi import find_mpirun
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
@@ -40,7 +41,9 @@ def dumped(folder: Path, more: str) -> list[dict[str, str]]:
 
 
 def test_mpi_on_two_nodes(tmp_path):
-    ranks = dumped(tmp_path, "distribution: {type: mpi, process_count_per_instance: 2}, resources: {instance_count: 2}")
+    folder = tmp_path / "of two words, ü"
+    folder.mkdir()
+    ranks = dumped(folder, "distribution: {type: mpi, process_count_per_instance: 2}, resources: {instance_count: 2}")
     for rank, seen in enumerate(ranks):
         node, local = divmod(rank, 2)
         expected = {
@@ -53,6 +56,15 @@ def test_mpi_on_two_nodes(tmp_path):
         assert not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "LOCAL_RANK", "NODE_RANK"} & set(seen)
     assert len({seen["cwd"] for seen in ranks}) == 2
     assert len({seen["TMPDIR"] for seen in ranks}) == 2
+
+
+def test_open_mpi_may_be_installed_in_a_folder_with_a_space() -> None:
+    """It names its own folder without quotes in what it asks the other hosts to run."""
+    words = ("/a folder/.venv", "node1", "X=/a folder/.venv/lib:/a folder/.venv;", 'echo "$X"')
+    done = subprocess.run(
+        [sys.executable, "-I", mpi_agent.__file__, *words], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "/a folder/.venv/lib:/a folder/.venv\n"
 
 
 def test_mpi_on_one_node_has_no_batch_master(tmp_path):

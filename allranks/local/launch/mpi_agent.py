@@ -1,6 +1,8 @@
 """What mpirun takes for ssh: runs the command for another host right here, under that host's name.
 
-    python -I mpi_agent.py HOST WORD…
+    python -I mpi_agent.py PREFIX HOST WORD…
+
+PREFIX is where Open MPI is installed, which it names without quotes: a path with a space would be two.
 
 Open MPI 5 looks at host names: under one name it counts a part of the other nodes' ranks as neighbours (5.0.11: 3 on
 the first node and 2 on the second), and whatever splits by node, Horovod too, then hangs. Who is not root may give
@@ -14,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
 import socket
 import sys
 from collections.abc import Sequence
@@ -32,8 +35,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     """Take the name, or tell it the daemon, and become the command: a shell takes its words, as one does behind ssh."""
     from allranks.local.becoming import become, first_variables
 
-    host, *words = arguments
-    environ, command = first_variables(), " ".join(words)
+    prefix, host, *words = arguments
+    environ, command = first_variables(), " ".join(words).replace(prefix, shlex.quote(prefix))
     for kinds in (_NEW_NAMES, _NEW_USERS | _NEW_NAMES):
         if _could_be_named(host, kinds):
             _be_named(host, kinds)
