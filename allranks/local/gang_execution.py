@@ -39,7 +39,13 @@ from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFail
 from allranks.local.run_context import RunContext
 from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
-from allranks.local.variables import RESOURCE_VARIABLES, EmulatedCluster, data_variables, job_variables
+from allranks.local.variables import (
+    RESOURCE_VARIABLES,
+    EmulatedCluster,
+    data_variables,
+    job_variables,
+    proxy_exceptions,
+)
 from allranks.local.warm.address import is_keeper_there
 from allranks.local.warm.client import WarmRanks
 
@@ -162,6 +168,7 @@ class GangExecution(StepExecution):
             **data_variables(step.literals, data, outputs),
             **self.variables,
         }
+        shared |= proxy_exceptions(shared, ("localhost", *self._cluster.addresses))
         own = step.environment_variables
         return LaunchContext(
             self.folder, self._cluster, self.command, shared, own, self._overlays, self._installs, umask=run.umask

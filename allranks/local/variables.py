@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +117,15 @@ def data_variables(
         if name not in {"PATH", "HOME", "USER", "SHELL", "LANG", "TMPDIR", "PWD"}:
             variables[name] = path
     return variables
+
+
+def proxy_exceptions(environ: Mapping[str, str], hosts: Iterable[str]) -> dict[str, str]:
+    """What keeps programs from asking a proxy, if the user has one, for these hosts; TensorFlow's servers would."""
+    if not any(name.lower().endswith("_proxy") for name in environ):
+        return {}
+    known = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    excepted = ",".join(dict.fromkeys(filter(None, (*known.split(","), *hosts))))
+    return {"NO_PROXY": excepted, "no_proxy": excepted}
 
 
 def node_variables(cluster: EmulatedCluster, node: int, tmp: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from allranks.local import processes
 from allranks.local.folders import RunsHome
 from allranks.local.tracking import SETTLE_PATH
+from allranks.local.variables import proxy_exceptions
 
 _ROOT = Path(__file__).resolve().parents[3]
 # Not what lies in the folder where the user happens to be; behind Python's own library, which is three entries.
@@ -68,11 +69,7 @@ class TrackingEndpoint:
         host, port = self._address
         token = f"{self._token}.{job}" if job else self._token
         found = {"MLFLOW_TRACKING_URI": f"http://{host}:{port}", "MLFLOW_TRACKING_TOKEN": token}
-        if any(name.lower().endswith("_proxy") for name in environ):
-            for name in ("NO_PROXY", "no_proxy"):
-                known = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-                found[name] = ",".join(filter(None, (known, host)))
-        return found
+        return found | proxy_exceptions(environ, [host])
 
     def attend(self) -> None:
         """Start the server, since somebody has connected; or take note that it has died: the next one starts it anew.
