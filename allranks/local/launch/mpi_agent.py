@@ -20,7 +20,6 @@ import shlex
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -52,10 +51,12 @@ def _could_be_named(host: str, kinds: int) -> bool:
     """Whether a child can: half of it done could not be taken back."""
     pid = os.fork()
     if pid == 0:
-        with suppress(OSError):
+        code = 1
+        try:
             _be_named(host, kinds)
-            os._exit(0)
-        os._exit(1)
+            code = 0
+        finally:
+            os._exit(code)
     return os.waitpid(pid, 0)[1] == 0
 
 

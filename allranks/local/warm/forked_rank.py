@@ -18,7 +18,7 @@ from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # <linux/prctl.h>
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _CAPABILITIES_3 = struct.pack("=Ii", 0x20080522, 0)  # <linux/capability.h>: a header of this process
 _KEPT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ)  # the last two Python ignores
 _OLD_TORCH_SEED = 67280421310721  # with which each process began until torch drew one
@@ -46,7 +46,6 @@ def become_rank(request: Mapping[str, Any], files: Sequence[int], printed: bytes
             sys.exit(f"a namespace of its node could not be entered: {os.strerror(ctypes.get_errno())}")
     if entered and os.geteuid() != 0:  # one of users gives rights, which a new program would not have
         _libc.capset(_CAPABILITIES_3, bytes(24))
-        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # or only root could look at it in /proc
     for file in (nowhere, *files):
         os.close(file)
     for name, limits in request["limits"]:

@@ -50,17 +50,20 @@ def main(arguments: Sequence[str]) -> NoReturn:
         become(command, environ)
     name = environ["OMPI_COMM_WORLD_RANK"]
     note = Path(place, name)
-    note.write_text(str(rank.pid))
+    with suppress(OSError):  # the disk is full: that is the rank's own business
+        note.write_text(str(rank.pid))
     _show_name()
     _pass_signals_on(rank)
     end = _end_of(rank.report)
     if end is None:
-        note.write_text(LOST)
         with suppress(OSError):
             signal.pidfd_send_signal(rank.descriptor, signal.SIGKILL)
+        with suppress(OSError):
+            note.write_text(LOST)
         os._exit(128 + signal.SIGKILL)
-    note.unlink()
-    Path(uses, name).write_bytes(end.line.rstrip(b"\n") + b"\n" + end.io)
+    with suppress(OSError):
+        note.unlink()
+        Path(uses, name).write_bytes(end.line.rstrip(b"\n") + b"\n" + end.io)
     _end_like(os.waitstatus_to_exitcode(end.status))
 
 

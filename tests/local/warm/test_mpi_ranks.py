@@ -167,6 +167,14 @@ def test_what_it_was_forked_from_is_killed_and_the_step_is_run_without(waiting: 
     assert not any(map(is_alive, ranks))
 
 
+def test_it_is_killed_with_its_template_also_where_nobody_else_sees_that(waiting: Waiting) -> None:
+    ranks = waiting.start()
+    for pid in stand_ins(ranks):
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(waiting.warmth.template(), signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, ranks)), 2)
+
+
 def test_it_is_told_what_mpirun_is_told_and_of_a_stop(waiting: Waiting) -> None:
     ranks = waiting.start("saves")
     for pid in stand_ins(ranks):
