@@ -15,19 +15,22 @@ _DIGITS: Final = 16  # of a digest: some 10^9 folders before two are alike
 def plain_path(path: str | Path) -> str:
     """A path as it is; or, where a shell would read a space or the like in it, another way to the same place.
 
-    That leads through a link to its folder, which lies in the user's cache. What is at its end is no link, which `find`
-    and `cp -r` would not follow; a folder that has such a name itself ends with ``/.`` for that reason.
+    That leads through a link to the last folder of such a name in it, which lies in the user's cache: one for all that
+    is in there. What is at its end is no link, which `find` and `cp -r` would not follow; a folder that has such a name
+    itself ends with ``/.`` for that reason.
     """
     text = str(path)
     if _PLAIN.fullmatch(text) or not text.startswith("/"):  # what a dry run shows of a place is no path yet
         return text
-    folder, name = os.path.split(text)
+    parts = text.split("/")
+    odd = max(at for at, part in enumerate(parts) if not _PLAIN.fullmatch(part))
+    folder, rest = "/".join(parts[: odd + 1]), "/".join(parts[odd + 1 :])
     try:
-        if _PLAIN.fullmatch(name):
-            return f"{_link_to(folder)}/{name}"
-        if os.path.isdir(text):  # noqa: PTH112 they are texts here
-            return f"{_link_to(text)}/."
-        return _link_to(text, suffix=os.path.splitext(name)[1])  # noqa: PTH122
+        if rest:
+            return f"{_link_to(folder)}/{rest}"
+        if os.path.isdir(folder):  # noqa: PTH112 they are texts here
+            return f"{_link_to(folder)}/."
+        return _link_to(folder, suffix=os.path.splitext(folder)[1])  # noqa: PTH122
     except OSError:
         return text
 

@@ -32,6 +32,8 @@ def test_it_is_one_word_of_a_shell_and_leads_to_the_same_place(
         assert Path(found).samefile(path)
         assert plain_path(path) == found
         assert (found == str(path)) == (name == "plain")
+    plain_path(inside / "of" / "another" / "run")
+    assert len(list((tmp_path / "cache").glob("allranks/paths/*"))) == (0 if name == "plain" else 1), "one for a folder"
     odd = inside / "my file.csv"
     odd.write_text("2")
     assert Path(plain_path(odd)).suffix == ".csv"
