@@ -142,7 +142,7 @@ def test_ranks_that_torchrun_starts_again_refuse_at_once(tmp_path: Path) -> None
     import os
     from shared.distributed import Refusal, init
     with init() as world:
-        print("start", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+        os.write(1, f"start {os.environ['TORCHELASTIC_RESTART_COUNT']}\\n".encode())  # at once: both share a pipe
         raise Refusal("the batch does not divide")
     """
     options = ["--nproc_per_node", "2", "--max_restarts", "2", "--master_port", str(free_port()), "--monitor_interval"]
