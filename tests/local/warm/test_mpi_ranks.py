@@ -169,10 +169,12 @@ def test_what_it_was_forked_from_is_killed_and_the_step_is_run_without(waiting: 
 
 def test_it_is_killed_with_its_template_also_where_nobody_else_sees_that(waiting: Waiting) -> None:
     ranks = waiting.start()
-    for pid in stand_ins(ranks):
+    beside = stand_ins(ranks)
+    for pid in beside:
         os.kill(pid, signal.SIGSTOP)
     os.kill(waiting.warmth.template(), signal.SIGKILL)
     wait_until(lambda: not any(map(is_alive, ranks)), 2)
+    assert all(map(is_alive, beside)), "they were stopped, and have killed nobody"
 
 
 def test_it_is_told_what_mpirun_is_told_and_of_a_stop(waiting: Waiting) -> None:
