@@ -276,7 +276,7 @@ def open_file(path: Path) -> io.BufferedReader:
     Raises:
         OSError: it is not there, or cannot be read.
     """
-    return io.BufferedReader(_ReadsInOrder(path), _BUFFER)
+    return io.BufferedReader(_ReadsInOrder(RandomReads(path)), _BUFFER)
 
 
 class RandomReads:
@@ -323,9 +323,9 @@ class RandomReads:
 class _ReadsInOrder(io.RawIOBase):
     """`RandomReads` as a file object."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, reads: RandomReads) -> None:
         self._at = 0
-        self._reads = RandomReads(path)
+        self._reads = reads
 
     def readable(self) -> bool:
         return True

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {name: path.parent for name, path in catalogue.environment_files().items()}
 TESTED = locks.read_pins(ROOT / "constraints.txt")
 NOT_IN_AN_INDEX = {"horovod"}
+OF_CUDA = ("cuda-", "nvidia-", "triton")
+"""What the build of torch needs that PyPI has."""
 
 
 def asked(environment: str, *lists: str) -> list[Requirement]:
@@ -41,6 +43,8 @@ def closure(requirements: list[Requirement]) -> dict[str, str]:
         found[name] = installed.version.partition("+")[0]
         for line in installed.requires or []:
             needed = Requirement(line)
+            if name == "torch" and canonicalize_name(needed.name).startswith(OF_CUDA):
+                continue  # the locks are for a build that brings its own, or has none
             if needed.marker is None or needed.marker.evaluate({"extra": extra}):
                 rest += [(needed, one) for one in ("", *needed.extras)]
     return found

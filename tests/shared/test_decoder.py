@@ -187,7 +187,7 @@ def test_norms_and_embeddings_do_not_decay() -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_data, "DEVICE_HELD_BYTES", 2**20 if held else 0)
+    monkeypatch.setattr(training_data, "HELD_SPLIT_BYTES", 2**20 if held else 0)
     args = parsed("--epochs", "3", "--batch-size", "8")
     feed = BatchFeed(
         RowReader(text.split("train"), torch.device("cpu"), args.loader),

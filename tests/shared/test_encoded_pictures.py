@@ -160,7 +160,7 @@ def test_a_picture_that_cannot_be_decoded_is_named(
 def test_the_same_batches_on_any_number_of_ranks_by_processes_and_after_a_restart(
     folders: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.training.torch.feed.DEVICE_HELD_BYTES", 0)
+    monkeypatch.setattr("shared.training.torch.feed.HELD_SPLIT_BYTES", 0)
     monkeypatch.setattr(dataset_reader, "HELD_ARRAY_BYTES", 0)
     data = Dataset.open(folders[2])
 

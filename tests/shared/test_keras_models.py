@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -61,20 +62,23 @@ def test_the_zoo_takes_images_and_saves_what_it_gives(
 def test_ranks_together_see_each_global_batch_and_the_next_is_read_meanwhile(
     held: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shared.training.keras.feed import BatchFeed
+    from shared.training.keras import feed
 
     split = Dataset.open(write_digits(tmp_path, rows=200)).split("train")
-    monkeypatch.setattr(reader, "HELD_ARRAY_BYTES", 2**20 if held else 0)
-    assert split.held == held
+    monkeypatch.setattr(reader, "HELD_ARRAY_BYTES", 0)
+    monkeypatch.setattr(reader, "HELD_SPLIT_BYTES", 2**20 if held else 0)
+    threads = mock.Mock(wraps=feed.read_ahead)
+    monkeypatch.setattr(feed, "read_ahead", threads)
     loader = LoaderSettings(loader_workers=2, prefetch=2)
     order = list(batches(split.rows, batch_size=24, seed=5, epoch=3))
     for start in (0, 2, 5):
-        feeds = [BatchFeed(split, BatchPlan(24, 4, 2), rank, loader, 5).epoch(3, start) for rank in range(4)]
+        feeds = [feed.BatchFeed(split, BatchPlan(24, 4, 2), rank, loader, 5).epoch(3, start) for rank in range(4)]
         parts = list(zip(*feeds, strict=True))
         assert len(parts) == len(order) - start
         for rows, ranks in zip(order[start:], parts, strict=True):
             for name, found in zip(("x", "y"), zip(*ranks, strict=True), strict=True):
                 np.testing.assert_array_equal(np.concatenate(found), split.take(rows)[name])
+    assert threads.called == (not held)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.data import Dataset
+from shared.data.dataset import reader
 from shared.data.dataset.mixture import BLOCK_ROWS, MixedDataset, read_weights, share_out
 from shared.distributed import Refusal
 from shared.training.core.batch_plan import BatchPlan
@@ -61,6 +62,23 @@ def test_weights_hold_and_each_row_comes_once_before_any_comes_twice(streaming: 
         for number, rows in enumerate(ROWS):
             counts = Counter(row for row, one in zip(stream[:place], of[:place], strict=True) if one == number)
             assert max(counts.values()) - (min(counts.values()) if len(counts) == rows else 0) <= 1
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_memory_holds_few_rows_of_all_where_nobody_has_said_how_they_are_read(
+    few: bool, folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "HELD_ARRAY_BYTES", 0)
+    split = mixed(folders, [0.6, 0.3, 0.1], streaming=False).split("train")
+    row_bytes = sum(np.prod(array.shape) * np.dtype(array.dtype).itemsize for array in split.arrays.values())
+    monkeypatch.setattr(reader, "HELD_SPLIT_BYTES", int(split.rows * row_bytes) - (not few))
+    chosen, rows = split.for_training(), np.arange(split.rows)
+    assert (split.held, chosen.held) == (False, few)
+    assert all(np.array_equal(chosen.take(rows)[name], found) for name, found in split.take(rows).items())
+    asked_otherwise = Dataset(folders[0], Dataset.open(folders[0]).index, "random").split("train")
+    assert asked_otherwise.for_training() is asked_otherwise
+    streamed_rows = mixed(folders, None, streaming=True).split("train")
+    assert streamed_rows.for_training() is streamed_rows
 
 
 def test_without_weights_an_epoch_has_nearly_every_row(folders: list[Path]) -> None:

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from shared.storage import (
 )
 from shared.tensors import write_safetensors
 from tests.blob_mount import BlobFaults, blob_mount, can_mount
+from tests.helpers import ROOT
 
 WORST = BlobFaults(rename="refuse", append=False, lag=0.3, errors=0.05, close=0.005)
 mounted = pytest.mark.skipif(not can_mount(), reason="mounting with FUSE needs root and /dev/fuse")
@@ -154,6 +157,15 @@ def test_closing_what_was_read_says_nothing(tmp_path: Path) -> None:
             reads = RandomReads(place / "file")
             assert reads.read(0, 3) == b"abc"
             reads.close()
+
+
+def test_a_file_that_cannot_be_opened_leaves_nothing_behind_that_complains(tmp_path: Path) -> None:
+    """Python 3.13 shows what goes wrong when an object ends; older ones do in their development mode."""
+    code = "import sys, pathlib, shared.storage; shared.storage.open_file(pathlib.Path(sys.argv[1]))"
+    words = [sys.executable, "-X", "dev", "-W", "ignore", "-c", code, str(tmp_path / "none")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "FileNotFoundError" in done.stderr
+    assert "Exception ignored" not in done.stderr
 
 
 @mounted

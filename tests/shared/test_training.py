@@ -188,7 +188,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def test_ranks_together_see_each_global_batch_from_any_start(
     held: bool, workers: str, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_data, "DEVICE_HELD_BYTES", 2**20 if held else 0)
+    monkeypatch.setattr(training_data, "HELD_SPLIT_BYTES", 2**20 if held else 0)
     args = parsed("--loader-workers", workers, "--prefetch", "2")
     reader = RowReader(dataset.split("train"), CPU, args.loader)
     assert (reader.held is not None) == held
@@ -207,7 +207,7 @@ def test_ranks_together_see_each_global_batch_from_any_start(
 
 
 def test_reading_ahead_passes_on_what_went_wrong(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_data, "DEVICE_HELD_BYTES", 0)
+    monkeypatch.setattr(training_data, "HELD_SPLIT_BYTES", 0)
     args = parsed()
     reader = RowReader(dataset.split("train"), CPU, args.loader)
 

@@ -134,9 +134,10 @@ def run_program(request: Mapping[str, Any]) -> int:
         text = f"{sys.executable}: can't open file {file!r}: [Errno {error.errno}] {error.strerror}"
         print(text, file=sys.stderr)
         return 2
+    of_template = vars(sys.modules["__main__"])  # a script too
     main = sys.modules["__main__"] = _new_main(SourceFileLoader("__main__", file))
     main.__dict__["__file__"] = file
-    if sys.version_info < (3, 13):
+    if "__cached__" in of_template:  # Python 3.15 is to leave it out
         main.__dict__["__cached__"] = None
     return _end_of(lambda: exec(compile(source, file, "exec", dont_inherit=True), main.__dict__))  # noqa: S102
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,9 @@ class MixedSplit(Split):
         """Mix splits by weights."""
         one, quotas = splits[0], share_out(weights, BLOCK_ROWS)
         return cls(one.name, one.folder, one.arrays, (), one.padding, one.access, mixed=tuple(splits), quotas=quotas)
+
+    def _from_memory(self) -> Split:
+        return replace(self, access="memory", mixed=tuple(replace(split, access="memory") for split in self.mixed))
 
     @property
     def held(self) -> bool:

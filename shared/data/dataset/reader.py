@@ -7,7 +7,7 @@ import hashlib
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,9 @@ FileReader = Callable[[Path, tuple[int, ...], str], npt.NDArray[Any]]
 
 HELD_ARRAY_BYTES = 32 * 2**20
 """An array of a split up to this size is read whole at its first use: labels nearly always are."""
+
+HELD_SPLIT_BYTES = 256 * 2**20
+"""Training reads a split up to this size from memory, unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,15 @@ class Split:
     def held(self) -> bool:
         """Whether every array is read whole at its first use, so that there is nothing to read ahead."""
         return all(self._is_held(name) for name in self.arrays)
+
+    def for_training(self) -> Split:
+        """The same rows, which memory holds if they are few and nobody has said how they are to be read."""
+        row_bytes = sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in self.arrays.values())
+        few = self.access == "auto" and self.rows * row_bytes <= HELD_SPLIT_BYTES
+        return self._from_memory() if few else self
+
+    def _from_memory(self) -> Split:
+        return replace(self, access="memory")
 
     @property
     def order_name(self) -> int | str:

@@ -36,7 +36,7 @@ class SplitEvaluation:
 
     def __post_init__(self) -> None:
         self._objective, self._rows = objective_of(self.data.index), self.data.index.rows(self.split)
-        self._split = self.data.split(self.split) if self._rows else None
+        self._split = self.data.split(self.split).for_training() if self._rows else None
 
     def measure(self, model: keras.Model, stop: StopAgreement | None = None) -> dict[str, float] | None:
         """Compute mean loss and metrics, summed in float64; see `TrainingObjective` for their names.

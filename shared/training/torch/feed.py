@@ -15,6 +15,7 @@ import torch
 
 from shared.data import Split
 from shared.data.dataset.order import RowNumbers
+from shared.data.dataset.reader import HELD_SPLIT_BYTES
 from shared.data.dataset.row_buffers import RowBuffers
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
@@ -23,9 +24,6 @@ from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import Asked, rank_batches, rank_batches_together, read_ahead
 from shared.training.torch.device_copies import copy_ahead, data_timer
-
-DEVICE_HELD_BYTES = 256 * 2**20
-"""Splits up to this size are held in memory, on the device."""
 
 _AT_ONCE_BYTES = 8 * 2**20
 """Of small batches read together."""
@@ -60,7 +58,7 @@ class RowReader:
         self._ragged = split.arrays["x"].ragged  # in memory the longest row would decide on the width of all
         dtypes = {name: np.dtype(a.dtype) if len(self._names) > 1 else _TOKEN for name, a in split.arrays.items()}
         self._row_bytes = sum(math.prod(a.shape) * dtypes[name].itemsize for name, a in split.arrays.items())
-        small = split.access == "auto" and self._row_bytes * split.rows <= DEVICE_HELD_BYTES
+        small = split.access == "auto" and self._row_bytes * split.rows <= HELD_SPLIT_BYTES
         whole = split.access == "memory" and not split.arrays["x"].is_encoded  # whose bytes are held, by the split
         self._hold = (small or whole) and not self._ragged
         self._buffers = RowBuffers()
