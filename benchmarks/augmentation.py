@@ -129,7 +129,7 @@ def two_processes(pictures: Pictures, settings: AugmentationSettings) -> float:
     ratios, count = [], len(pictures)
     with tempfile.TemporaryDirectory() as name:
         arrays = {"x": Array(pictures.shape[1:], "uint8"), "y": Array((), "int64")}
-        rows = {"x": pictures, "y": np.zeros(count, np.int64)}
+        rows: dict[str, npt.NDArray[Any]] = {"x": pictures, "y": np.zeros(count, np.int64)}
         shard = write_shard(Path(name), "train", 0, rows=count, arrays=arrays, chunks=[rows])
         assert shard is not None
         splits = {"train": (shard,), "validation": (), "test": ()}

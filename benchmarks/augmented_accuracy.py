@@ -58,7 +58,7 @@ def main() -> None:
         digits = write_dataset(folder / "digits", digit_rows(200), digit_rows(-1000))
         drawn = write_dataset(folder / "drawn", drawn_rows(1000, seed=1), drawn_rows(2000, seed=2))
         of_net = {"architecture": "net.py:build", "model_code": folder}
-        common = {"batch_size": 50, "learning_rate": 0.003, "log_every": 1000}
+        common: dict[str, object] = {"batch_size": 50, "learning_rate": 0.003, "log_every": 1000}
         experiments: list[tuple[str, Path, dict[str, object], dict[str, object]]] = [
             ("digits", digits, common | {"epochs": 200}, {"crop_padding": 1, "mixup": 0.2}),
             (

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,7 +112,7 @@ class AbortedError(Exception):
 
 
 def measure_chain(
-    chain: StepChain, tools: dict[str, Command], folder: Path, rounds: int, peers: int
+    chain: StepChain, tools: Mapping[str, Command], folder: Path, rounds: int, peers: int
 ) -> list[BenchResult]:
     """Run a chain with each tool in turn, other tools in the first rounds; one round first that does not count."""
     results = {tool: BenchResult(tool, chain.title) for tool in tools if not ("yaml" in tool and chain.trains)}

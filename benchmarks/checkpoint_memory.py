@@ -87,7 +87,8 @@ def measure_rank(kind: str, what: str, data: Path, folder: Path) -> None:
                 else:
                     told |= load_one(kind, module, world, place, read, before)
                 world.barrier("measured")
-        print("MEMORY", json.dumps(told), flush=True)
+        sys.stdout.write(f"MEMORY {json.dumps(told)}\n")  # in one piece, where two ranks write
+        sys.stdout.flush()
 
 
 def save_twice(kind: str, module: Any, world: Any, place: Path, before: float) -> dict[str, float]:
@@ -138,7 +139,7 @@ def make_saver(kind: str, module: Any, optimizer: Any, world: Any, place: Path) 
         return TrainingSaver(plan, world, module, optimizer)
     from shared.training.transformers.state import TrainingSaver as TrainerSaver
 
-    saver = TrainerSaver(plan, world, 10, module)
+    saver = TrainerSaver(plan, world, module)
     trainer: Any = SimpleNamespace(
         optimizer=SimpleNamespace(optimizer=optimizer), accelerator=SimpleNamespace(scaler=None)
     )

@@ -149,7 +149,10 @@ def main() -> None:
     errors = {what: statistics.median(abs(one["error"]) for one in table if one["what"] == what) for what in WHAT}
     for what, error in errors.items():
         print(f"{what}: median error {error:.3f}")
-    document = {"command": "sudo python benchmarks/emulated_links.py", "date": time.strftime("%Y-%m-%d")}
+    document: dict[str, object] = {
+        "command": "sudo python benchmarks/emulated_links.py",
+        "date": time.strftime("%Y-%m-%d"),
+    }
     document |= {"hardware": about, "limit": LIMIT, "median_errors": errors, "table": table}
     (RESULTS / "emulated_links.json").write_text(json.dumps(document, indent=1) + "\n")
     assert max(errors.values()) <= LIMIT, errors

@@ -46,7 +46,7 @@ def parts_of(trainer: str) -> dict[str, float]:
         given = {"data": folder / "data", **{port: folder / port for port in ("model", "checkpoints", "metrics")}}
         words = [text for key, value in (given | case.arguments).items() for text in (_flag(key), str(value))]
         command = [sys.executable, str(HERE / "loops" / "first_step_rank.py"), trainer, *words]
-        log = start_ranks(command, folder, over_mpi=case.framework == "horovod")
+        log = start_ranks(command, folder, case.launcher)
         parts: dict[str, float] = json.loads(re.findall(r"PARTS (\{.*\})", log)[0])
         return parts
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from side_by_side import Comparison, in_turn, keep, seconds
@@ -61,8 +62,8 @@ def _at_a_training(home: RunsHome) -> Iterator[Comparison]:
         for name, (ours, theirs) in pairs.items():
             yield in_turn(
                 f"a look at {POINTS} points: {name}",
-                ("what is new", lambda ours=ours: grown(ours)),
-                ("all of the file", lambda theirs=theirs: grown(theirs)),
+                ("what is new", partial(grown, ours)),
+                ("all of the file", partial(grown, theirs)),
                 rounds=ROUNDS,
                 limit="at most 0.2",
             )

@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from side_by_side import keep
@@ -39,9 +40,10 @@ def main() -> None:
         for trainer, more in TRAINERS.items():
             rows = [measure(trainer, more, ranks, data, Path(name)) for ranks in RANKS]
             for row in rows:
-                row["share_of_one_rank"] = round(float(row["mib"]) / float(rows[0]["mib"]), 2)
-                row["limit"] = LIMITS.get(int(row["ranks"]), 1.0)
-                assert row["share_of_one_rank"] <= row["limit"], row
+                share = round(float(row["mib"]) / float(rows[0]["mib"]), 2)
+                limit = LIMITS.get(int(row["ranks"]), 1.0)
+                row |= {"share_of_one_rank": share, "limit": limit}
+                assert share <= limit, row
             table += rows
     keep("memory", [], table=table)
 
@@ -80,7 +82,7 @@ def peak(trainer: str, more: list[str], ranks: int, data: Path, folder: Path) ->
         return float(json.loads(Path(outputs["metrics"], "metrics.json").read_text())["memory_mb"])
 
 
-def words(values: dict[str, object]) -> list[str]:
+def words(values: Mapping[str, object]) -> list[str]:
     """Values as arguments of a command."""
     return [text for name, value in values.items() for text in ("--" + name.replace("_", "-"), str(value))]
 

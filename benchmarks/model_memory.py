@@ -93,7 +93,8 @@ def measure_rank(kind: str, data: Path, small: Path, large: Path, folder: Path) 
             save()
             told = {"held": held - before, "loading": peak - held, "saving": memory("VmHWM") - held}
             world.barrier("measured")
-        print("MEMORY", json.dumps(told), flush=True)
+        sys.stdout.write(f"MEMORY {json.dumps(told)}\n")  # in one piece, where two ranks write
+        sys.stdout.flush()
 
 
 def memory(entry: str) -> float:

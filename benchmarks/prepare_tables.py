@@ -14,7 +14,9 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,8 +57,8 @@ def main() -> None:
         compared = [
             in_turn(
                 f"{SIZES[1]:,} rows of {kind}",
-                ("prepare_data", lambda kind=kind: run(prepare(kind, SIZES[1]), folder)[0]),
-                ("Arrow alone", lambda kind=kind: run(["-c", ARROW, f"{SIZES[1]}.{kind}"], folder)[0]),
+                ("prepare_data", partial(time_of, prepare(kind, SIZES[1]), folder)),
+                ("Arrow alone", partial(time_of, ["-c", ARROW, f"{SIZES[1]}.{kind}"], folder)),
                 rounds=1,
                 limit="no limit",
             )
@@ -80,11 +82,17 @@ def main() -> None:
         )
 
 
+def time_of(words: list[str], folder: Path) -> float:
+    """Seconds that a command of Python takes."""
+    return run(words, folder)[0]
+
+
 def write_tables(folder: Path) -> None:
     """Ten numbers and one of three classes in each row."""
     random = np.random.default_rng(0)
     for rows in SIZES:
-        csv_writer = parquet_writer = None
+        csv_writer: Any = None
+        parquet_writer: Any = None
         for _ in range(0, rows, 250_000):
             x = random.normal(size=(250_000, FEATURES)).round(4).astype("float32")
             target = (x.sum(1) > 0).astype(int) + (x[:, 0] > 1)

@@ -266,7 +266,7 @@ def serve_ranks(numbers: range, size: int, port: int, folder: Path, line: Connec
     sentries = Sentries()  # forks while there is no other thread
     socket.socket = CountingSocket  # type: ignore[misc]
     os.environ = RankEnviron()  # type: ignore[assignment]  # noqa: B003  # each thread is a rank
-    joining.start_sentry = sentries.start  # type: ignore[attr-defined]
+    joining.start_sentry = sentries.start  # type: ignore[attr-defined, assignment]
     threading.stack_size(256 << 10)
     sys.setswitchinterval(0.1)  # each thread that waits for Python's lock wakes up so often: 1,024 did nothing else
     ranks = [Rank(number, size, port, folder) for number in numbers]

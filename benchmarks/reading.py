@@ -21,6 +21,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +76,8 @@ def compare(folder: Path, kind: str) -> Iterator[tuple[Comparison, float]]:
         streamed, memory = feed(stream(folder)), feed(Dataset(folder, read_index(folder), "memory"))
         one = in_turn(
             f"an epoch, {state}, rows of {kind}",
-            ("streamed", lambda streamed=streamed: read(streamed)),  # it reads the files first
-            ("held in memory", lambda memory=memory: read(memory)),
+            ("streamed", partial(read, streamed)),  # it reads the files first
+            ("held in memory", partial(read, memory)),
             rounds=15,
             limit="1.11: 0.9 of the throughput",
         )

@@ -15,11 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from side_by_side import in_turn, keep
 
 ROOT = Path(__file__).parents[1]
@@ -57,8 +60,8 @@ def main() -> None:
         compared = [
             in_turn(
                 f"an epoch of {what}",
-                (ours, lambda epoch=epoch, one=one: epoch(one)),
-                ("held in memory", lambda epoch=epoch: epoch(memory)),
+                (ours, partial(epoch, one)),
+                ("held in memory", partial(epoch, memory)),
                 rounds=rounds,
                 limit=limit,
             )
@@ -84,7 +87,10 @@ def write_rows(folder: Path, rows: int) -> Path:
     draw, shards = np.random.default_rng(0), []
     for number, first in enumerate(range(0, rows, SHARD_ROWS)):
         count = min(SHARD_ROWS, rows - first)
-        chunk = {"x": draw.random((count, WIDTH), np.float32), "y": draw.integers(0, 10, count)}
+        chunk: dict[str, NDArray[Any]] = {
+            "x": draw.random((count, WIDTH), np.float32),
+            "y": draw.integers(0, 10, count),
+        }
         shard = write_shard(folder, "train", number, rows=count, arrays=arrays, chunks=[chunk])
         assert shard is not None
         shards.append(shard)

@@ -54,9 +54,9 @@ def pair(
     name: str, ours: list[tuple[float, float]], theirs: list[tuple[float, float]], which: int, trainer: str
 ) -> Comparison:
     """One of the two times of both ways."""
-    seconds = [[taken[which] for taken in way] for way in (ours, theirs)]
+    our_seconds, their_seconds = ([taken[which] for taken in way] for way in (ours, theirs))
     is_limited = which == (1 if gpus() else 0)  # a GPU is not waited for by a process that computes meanwhile
-    return Comparison(name, trainer, "by hand", *seconds, LIMIT if is_limited else "")
+    return Comparison(name, trainer, "by hand", our_seconds, their_seconds, LIMIT if is_limited else "")
 
 
 def measure_trainer(trainer: str) -> dict[str, dict[str, list[tuple[float, float]]]]:
@@ -66,7 +66,7 @@ def measure_trainer(trainer: str) -> dict[str, dict[str, list[tuple[float, float
         for number, case in enumerate(cases):
             case.write_data(Path(name, f"data-{number}"))
         command = [sys.executable, str(HERE / "loops" / "rank.py"), trainer, name, str(ROUNDS)]
-        start_ranks(command, Path(name), over_mpi=cases[0].framework == "horovod")
+        start_ranks(command, Path(name), cases[0].launcher)
         found: dict[str, dict[str, list[tuple[float, float]]]] = json.loads(Path(name, "found.json").read_text())
         return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loops.rows import write_pictures, write_tokens
-from loops.start_ranks import gpus
+from loops.start_ranks import Launcher, gpus
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class LoopCase:
         trainer: the component.
         counterpart: module of this package with `function`, which trains by hand.
         settings: arguments of the component that are not its defaults.
-        rows: of one batch, of all ranks.
+        rows: of one batch, of all ranks; where steps run side by side, of one step.
         shape: of a picture, or the length of a sequence.
         steps: that are measured, after `warm_up`.
     """
@@ -30,9 +30,26 @@ class LoopCase:
     steps: int
     settings: Mapping[str, object] = field(default_factory=dict)
     function: str = "train_by_hand"
-    framework: str = "torch"
-    backend: str | None = None
     warm_up: int = 10
+
+    @property
+    def framework(self) -> str:
+        """That the world is made with."""
+        return _WORLDS.get(self.trainer, ("torch", None))[0]
+
+    @property
+    def backend(self) -> str | None:
+        """The framework's, of the world."""
+        return _WORLDS.get(self.trainer, ("torch", None))[1]
+
+    @property
+    def launcher(self) -> Launcher:
+        """Who starts the ranks."""
+        if self.backend == "parameter_server":
+            return "parameter server"
+        if self.framework == "tensorflow":
+            return "tensorflow"
+        return "mpirun" if self.framework == "horovod" else "torch"
 
     @property
     def arguments(self) -> dict[str, object]:
@@ -49,11 +66,19 @@ class LoopCase:
             write_pictures(folder, count, self.shape)
 
 
+_WORLDS: Mapping[str, tuple[str, str | None]] = {
+    "train_deepspeed": ("deepspeed", None),
+    "train_horovod": ("horovod", None),
+    "train_horovod_keras": ("horovod", "tensorflow"),
+    "train_tf_multiworker": ("tensorflow", None),
+    "train_tf_parameter_server": ("tensorflow", "parameter_server"),
+}
+"""Framework and backend of the trainers that do without torch's own group."""
+
 _SMALL_DECODER = {"layers": 2, "width": 64, "heads": 2}
 _LARGER_DECODER = {"layers": 4, "width": 256, "heads": 4}
 _SMALL, _LARGER = (8, 8, 1), (28, 28, 1)
 _RESNET_SMALL = {"architecture": "resnet"}
-_HOROVOD = {"framework": "horovod"}
 
 _ON_CPUS: Mapping[str, LoopCase] = {
     "train_ddp, mlp, 64 rows": LoopCase("train_ddp", "ddp", 64, _SMALL, 150),
@@ -74,16 +99,22 @@ _ON_CPUS: Mapping[str, LoopCase] = {
     "train_transformers, Llama of 0.9 million, 16 x 128 tokens": LoopCase(
         "train_transformers", "transformers_fit", 16, (128,), 6, warm_up=2
     ),
-    "train_horovod, mlp, 64 rows": LoopCase("train_horovod", "horovod_loop", 64, _SMALL, 700, **_HOROVOD),
-    "train_horovod, mlp, 1,024 rows": LoopCase("train_horovod", "horovod_loop", 1024, _LARGER, 60, **_HOROVOD),
-    "train_horovod_keras, mlp, 64 rows": LoopCase(
-        "train_horovod_keras", "horovod_keras", 64, _SMALL, 700, backend="tensorflow", **_HOROVOD
-    ),
-    "train_horovod_keras, mlp, 1,024 rows": LoopCase(
-        "train_horovod_keras", "horovod_keras", 1024, _LARGER, 60, backend="tensorflow", **_HOROVOD
-    ),
+    "train_horovod, mlp, 64 rows": LoopCase("train_horovod", "horovod_loop", 64, _SMALL, 700),
+    "train_horovod, mlp, 1,024 rows": LoopCase("train_horovod", "horovod_loop", 1024, _LARGER, 60),
+    "train_horovod_keras, mlp, 64 rows": LoopCase("train_horovod_keras", "horovod_keras", 64, _SMALL, 700),
+    "train_horovod_keras, mlp, 1,024 rows": LoopCase("train_horovod_keras", "horovod_keras", 1024, _LARGER, 60),
     "train_horovod_keras, resnet, 32 rows": LoopCase(
-        "train_horovod_keras", "horovod_keras", 32, _LARGER, 12, _RESNET_SMALL, backend="tensorflow", **_HOROVOD
+        "train_horovod_keras", "horovod_keras", 32, _LARGER, 12, _RESNET_SMALL
+    ),
+    "train_deepspeed, mlp, 64 rows": LoopCase("train_deepspeed", "deepspeed_loop", 64, _SMALL, 150),
+    "train_deepspeed, mlp, 1,024 rows": LoopCase("train_deepspeed", "deepspeed_loop", 1024, _LARGER, 60),
+    "train_tf_multiworker, mlp, 64 rows": LoopCase("train_tf_multiworker", "tf_multiworker", 64, _SMALL, 500),
+    "train_tf_multiworker, mlp, 1,024 rows": LoopCase("train_tf_multiworker", "tf_multiworker", 1024, _LARGER, 60),
+    "train_tf_parameter_server, mlp, 64 rows": LoopCase(
+        "train_tf_parameter_server", "tf_parameter_server", 64, _SMALL, 300
+    ),
+    "train_tf_parameter_server, mlp, 1,024 rows": LoopCase(
+        "train_tf_parameter_server", "tf_parameter_server", 1024, _LARGER, 60
     ),
 }
 

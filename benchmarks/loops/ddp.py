@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from loops.hand_parts import MeanLoss, adamw, batches, halves, held_rows, rate_of
+from loops.hand_parts import MeanLoss, adamw, batches, halves, held_rows, mean_and_deviation, rate_of
 from loops.step_clock import StepClock
 from torch import nn
 from torch.nn import functional
@@ -17,7 +17,7 @@ from shared.settings.trainer import RowsTrainerSettings
 
 def train_by_hand(settings: RowsTrainerSettings, data: Dataset, world: World, clock: StepClock) -> None:
     """Train for an epoch."""
-    held, (mean, std) = held_rows(data), (data.index.statistics.mean[0], data.index.statistics.std[0])
+    held, (mean, std) = held_rows(data), mean_and_deviation(data)
     shape = held[0].shape[1:]
     torch.manual_seed(settings.seed)
     net = build_network(settings.network.architecture, tuple(shape), 10, None).to(world.device)

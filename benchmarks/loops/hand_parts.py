@@ -25,6 +25,12 @@ def held_rows(data: Dataset) -> Rows:
     return (x, torch.from_numpy(arrays["y"])) if "y" in arrays else (x.to(torch.int32),)
 
 
+def mean_and_deviation(data: Dataset) -> tuple[float, float]:
+    """Of pictures with one channel."""
+    assert data.index.statistics is not None
+    return data.index.statistics.mean[0], data.index.statistics.std[0]
+
+
 def batches(held: Rows, batch_size: int, world: World, seed: int = 0) -> Iterator[Rows]:
     """This rank's part of each batch of an epoch, on its device."""
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(held[0])))

@@ -10,7 +10,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.strategies import DDPStrategy
-from loops.hand_parts import Rows, adamw, batches, held_rows, rate_of
+from loops.hand_parts import Rows, adamw, batches, held_rows, mean_and_deviation, rate_of
 from loops.step_clock import StepClock
 from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
@@ -29,7 +29,7 @@ class HandModule(LightningModule):
         shape = data.index.arrays["x"].shape
         torch.manual_seed(settings.seed)
         self.net = build_network(settings.network.architecture, tuple(shape), 10, None)
-        self.mean, self.std = data.index.statistics.mean[0], data.index.statistics.std[0]
+        self.mean, self.std = mean_and_deviation(data)
         self.given, self.rate, self.reports = settings, rate_of(settings, steps), reports
 
     def training_step(self, batch: Rows, batch_idx: int) -> torch.Tensor:

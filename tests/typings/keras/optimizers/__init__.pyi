@@ -18,6 +18,13 @@ class Adam(Optimizer):
 
 class AdamW(Optimizer):
     def __init__(
-        self, learning_rate: object, weight_decay: float, beta_1: float, beta_2: float, *, epsilon: float
+        self,
+        learning_rate: object,
+        weight_decay: float,
+        beta_1: float = ...,
+        beta_2: float = ...,
+        *,
+        epsilon: float,
+        global_clipnorm: float | None = ...,
     ) -> None: ...
     def exclude_from_weight_decay(self, var_list: Sequence[Variable]) -> None: ...
