@@ -53,7 +53,8 @@ def init(
             ``horovod``: whose tensors it exchanges, ``torch`` (None) or ``tensorflow``; ``tensorflow``:
             ``multi_worker`` (None) or ``parameter_server``.
         timeout: for the start.
-        step_timeout: for each wait that names none, and for the framework's collectives; None: `timeout` too.
+        step_timeout: for each wait that names none, and for the framework's collectives, except TensorFlow's, which
+            have no limit; None: `timeout` too.
 
     Raises:
         LaunchError: the environment contradicts itself, or says half; see ``detect``.

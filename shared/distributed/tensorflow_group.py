@@ -45,12 +45,15 @@ class TensorFlowGroup(FrameworkGroup):
 def start_tensorflow(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> TensorFlowGroup:
     """Make the strategy, before TensorFlow computes anything: it would refuse afterwards.
 
-    The backend is ``multi_worker`` (None means that too) or ``parameter_server``.
+    The backend is ``multi_worker`` (None means that too) or ``parameter_server``. Collectives have no limit, whatever
+    the `timeout`: for each of them TensorFlow would start a thread that sleeps as long, two in a step, thousands in
+    ten minutes of short ones. Who waits for a worker that has died or hangs is ended by the sentries, see ``sentry``.
 
     Raises:
         Refusal: several processes that no TF_CONFIG describes, a cluster without parameter servers where some are
             needed, GPUs that cannot be used, or fewer than processes on a node.
     """
+    del timeout
     backend = backend or _BACKENDS[0]
     if backend not in _BACKENDS:
         raise ValueError(f"backend={backend!r}: with tensorflow it has to be None or one of {', '.join(_BACKENDS)}.")
@@ -68,10 +71,8 @@ def start_tensorflow(launch: Launch, control: Control, backend: str | None, time
         return _parameter_server(launch, control, backend)
     if launch.num_ps:
         raise Refusal(f"The step has {launch.num_ps} parameter server(s), and MultiWorkerMirrored uses none.")
-    # Without a time-out the others would wait for a worker that hangs for ever.
-    options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout.total_seconds())
     before = signal.getsignal(signal.SIGTERM)
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
     # TensorFlow's listener for preemptions has taken SIGTERM meanwhile and tells nobody here: a rank that is asked to
     # stop before it trains would train on until it is killed.
     signal.signal(signal.SIGTERM, before)

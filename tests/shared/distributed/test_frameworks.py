@@ -143,6 +143,35 @@ def test_tensorflow_refuses_ranks_without_tf_config() -> None:
     assert "type: tensorflow" in results[0].stderr
 
 
+def two_workers() -> list[Mapping[str, str | None]]:
+    """The variables of TensorFlow's workers."""
+    cluster = {"worker": [f"127.0.0.1:{free_port()}" for _ in range(2)]}
+    return [{"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": n}})} for n in range(2)]
+
+
+@pytest.mark.slow
+def test_collectives_of_tensorflow_leave_no_threads_behind() -> None:
+    """With a limit each of them left one that slept as long: two in a step, until the process could start no more."""
+    code = """
+        from pathlib import Path
+        from shared.distributed import init
+        with init("tensorflow") as world:
+            import tensorflow as tf
+            def summed(number):
+                return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(number))
+            step = tf.function(lambda number: world.strategy.run(summed, args=(number,)))
+            def threads():
+                return len(list(Path("/proc/self/task").iterdir()))
+            assert float(step(tf.constant(1.0))) == 2
+            before = threads()
+            for _ in range(200):
+                step(tf.constant(1.0))
+            assert threads() - before < 20, threads() - before
+    """
+    with started(code, two_workers()) as ranks:
+        assert [result.returncode for result in finish(ranks, 100)] == [0, 0], ranks[0].stderr
+
+
 @pytest.mark.exhaustive
 def test_sigterm_ends_a_worker_of_tensorflow_at_once() -> None:
     code = """
@@ -152,9 +181,7 @@ def test_sigterm_ends_a_worker_of_tensorflow_at_once() -> None:
             import time
             time.sleep(60)
     """
-    cluster = {"worker": [f"127.0.0.1:{free_port()}" for _ in range(2)]}
-    tasks = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in range(2)]
-    with started(code, [{"TF_CONFIG": task} for task in tasks]) as ranks:
+    with started(code, two_workers()) as ranks:
         ranks[1].wait_for("in", 100)
         ranks[1].kill(signal.SIGTERM)
         assert finish(ranks[1:], 5)[0].returncode == -signal.SIGTERM
