@@ -24,7 +24,9 @@ from loops.cases import CASES  # noqa: E402
 from loops.start_ranks import gpus, start_ranks  # noqa: E402
 from side_by_side import RESULTS, Comparison, keep  # noqa: E402
 
-ROUNDS = 7
+STARTS, ROUNDS = 3, 5
+"""Two that are the same differ by up to 5 % for as long as their processes live: by where their memory lies, perhaps."""
+
 LIMIT = "1.01"
 NAME = "trainer_loops_gpu" if gpus() else "trainer_loops"
 
@@ -60,15 +62,19 @@ def pair(
 
 
 def measure_trainer(trainer: str) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Start the ranks, and read what they have measured of each of a trainer's cases."""
+    """Start the ranks, several times, and read what they have measured of each of a trainer's cases."""
     cases = [case for case in CASES.values() if case.trainer == trainer]
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     with tempfile.TemporaryDirectory() as name:
         for number, case in enumerate(cases):
             case.write_data(Path(name, f"data-{number}"))
-        command = [sys.executable, str(HERE / "loops" / "rank.py"), trainer, name, str(ROUNDS)]
-        start_ranks(command, Path(name), cases[0].launcher)
-        found: dict[str, dict[str, list[tuple[float, float]]]] = json.loads(Path(name, "found.json").read_text())
-        return found
+        for _ in range(STARTS):
+            command = [sys.executable, str(HERE / "loops" / "rank.py"), trainer, name, str(ROUNDS)]
+            start_ranks(command, Path(name), cases[0].launcher)
+            for title, taken in json.loads(Path(name, "found.json").read_text()).items():
+                for way, pairs in taken.items():
+                    found.setdefault(title, {}).setdefault(way, []).extend(pairs)
+    return found
 
 
 if __name__ == "__main__":
