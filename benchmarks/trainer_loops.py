@@ -25,7 +25,7 @@ from loops.start_ranks import gpus, start_ranks  # noqa: E402
 from side_by_side import RESULTS, Comparison, keep  # noqa: E402
 
 STARTS, ROUNDS = 3, 5
-"""Two that are the same differ by up to 5 % for as long as their processes live: by where their memory lies, perhaps."""
+"""Two that are the same differ by up to 5 %, for as long as their processes live."""
 
 LIMIT = "1.01"
 NAME = "trainer_loops_gpu" if gpus() else "trainer_loops"

@@ -89,7 +89,8 @@ def _wait_for_tool(arguments: Sequence[str]) -> int:
     """
     dying = partial(processes.die_with, os.getpid())
     command = [sys.executable, "-m", *arguments]
-    with subprocess.Popen(command, preexec_fn=dying, start_new_session=True) as tool:  # noqa: PLW1509 one thread
+    safe = {**os.environ, "PYTHONSAFEPATH": "1"}  # or a file mlflow.py in the working folder would be taken for it
+    with subprocess.Popen(command, env=safe, preexec_fn=dying, start_new_session=True) as tool:  # noqa: PLW1509 one thread
         try:
             return tool.wait()
         except KeyboardInterrupt:

@@ -186,7 +186,7 @@ class TemplateKeeper:
 
 
 def main(arguments: list[str]) -> int:
-    """``python -m allranks.local.warm.keeper IDLE_SECONDS MEMORY_BYTES READY``; READY is a pipe that is closed then."""
+    """Keep templates: arguments are IDLE_SECONDS, MEMORY_BYTES and READY, a pipe that is closed when it listens."""
     idle, memory, ready = arguments
     listener = open_listener()
     os.close(int(ready))
@@ -200,7 +200,3 @@ def main(arguments: list[str]) -> int:
     finally:
         keeper.close()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

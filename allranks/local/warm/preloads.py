@@ -21,7 +21,8 @@ PRELOADED: Mapping[str, tuple[str, ...]] = {
     "scipy": ("scipy",),
     "pandas": ("pandas",),
     "pyarrow": ("pyarrow", "pyarrow.parquet"),
-    "matplotlib": ("matplotlib",),
+    "matplotlib": ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg"),  # what saves a picture
+    "jinja2": ("jinja2",),
     "PIL": ("PIL.Image",),
     "mlflow": ("mlflow", "mlflow.tracking"),
 }
@@ -117,7 +118,7 @@ def find_preloads(entry: str, files: Sequence[SnapshotFile]) -> Preloads:
         if source.stat().st_size > _MOST_BYTES:
             return Preloads()
         text = source.read_text(encoding="utf-8", errors="replace")
-        if not source.is_relative_to(library.root() / "shared"):
+        if not _is_ours(path, source):
             if _may_matter(text):
                 return Preloads()
             appends_path |= "sys.path" in text or "site.addsitedir" in text
@@ -138,6 +139,14 @@ def find_preloads(entry: str, files: Sequence[SnapshotFile]) -> Preloads:
         return Preloads()  # it is read from the working folder
     modules = tuple(module for name in sorted(found) for module in PRELOADED[name])
     return Preloads(modules, frozenset(variables), may_silence)
+
+
+def _is_ours(path: str, source: Path) -> bool:
+    """Whether a file of a snapshot is one of the library's own, or a copy of it that nobody has changed."""
+    own = library.root() / path
+    if not path.startswith("shared/") or not own.is_file():
+        return False
+    return source == own or source.read_bytes() == own.read_bytes()
 
 
 def _may_matter(text: str) -> bool:

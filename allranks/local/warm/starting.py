@@ -8,11 +8,17 @@ import select
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from allranks.errors import CannotRunHereError
 from allranks.local.warm.address import connect_keeper, keeper_socket, peer_of
 
+_ROOT = Path(__file__).resolve().parents[3]
+_CHILD = (  # behind the standard library, and without the working folder, whose selectors.py is somebody's own
+    "import sys; sys.path.insert(3, sys.argv.pop(1))\n"
+    "from allranks.local.warm.keeper import main; sys.exit(main(sys.argv[1:]))"
+)
 _START_SECONDS = 20.0
 _ANSWER_SECONDS = 5.0
 
@@ -26,7 +32,7 @@ def start_keeper(idle_seconds: float, memory_bytes: int) -> None:
     reader, writer = os.pipe()
     arguments = [str(idle_seconds), str(memory_bytes), str(writer)]
     with subprocess.Popen(
-        [sys.executable, "-m", "allranks.local.warm.keeper", *arguments],
+        [sys.executable, "-P", "-c", _CHILD, str(_ROOT), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -142,7 +142,8 @@ def _settings_files() -> set[str]:
     matplotlib = sys.modules.get("matplotlib")
     if matplotlib is None:
         return set()
-    return {matplotlib.matplotlib_fname(), str(Path(matplotlib.get_configdir(), "matplotlibrc"))}
+    fonts = map(str, Path(matplotlib.get_cachedir()).glob("fontlist-*.json"))
+    return {matplotlib.matplotlib_fname(), str(Path(matplotlib.get_configdir(), "matplotlibrc")), *fonts}
 
 
 def _file_state(path: str) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from allranks import catalogue
 from allranks.local.snapshot import SnapshotFile, snapshot_files
 from allranks.local.warm.preloads import find_preloads
 from allranks.spec import read_component
+from tests.helpers import ROOT
 
 
 def preloads(folder: Path, entry: str = "train.py", **files: str) -> tuple[str, ...]:
@@ -73,3 +75,20 @@ def test_the_components_that_train_with_torch_have_it_imported() -> None:
     for name in ("train_ddp", "train_fsdp"):
         files = snapshot_files(read_component(catalogue.component_files()[name]))
         assert {"torch", "torch._dynamo", "numpy"} <= set(find_preloads(f"{name}.py", files).modules), name
+
+
+@pytest.mark.parametrize(
+    ("changed", "torch"), [("", True), ("shared/storage.py", True), ("shared/distributed/startup.py", False)]
+)
+def test_a_component_that_was_copied_has_it_too_until_a_change_may_matter(
+    changed: str, torch: bool, tmp_path: Path
+) -> None:
+    """As `allranks copy` does, for somebody who wants to change it."""
+    without = shutil.ignore_patterns("__pycache__")
+    for name in ("components/train_ddp", "shared"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=without)
+    if changed:
+        with (tmp_path / changed).open("a") as file:
+            file.write("# mine\n")
+    files = snapshot_files(read_component(tmp_path / "components" / "train_ddp" / "component.yaml"))
+    assert ("torch" in find_preloads("train_ddp.py", files).modules) == torch

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,24 @@ def test_a_walk_through_all_variables_looks_at_those_that_it_is_after(warmth: Wa
     assert warmth.forked() == 1, warmth.state()
     assert log_of(warmth.run("go.py", cwd=tmp_path, TQDM_DISABLE="1")).split()[-2] == "True"
     assert warmth.forked() == 1, "tqdm has looked"
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """A folder with a short path, as a socket's has to be."""
+    with tempfile.TemporaryDirectory(prefix="warm-") as name:
+        yield name
+
+
+def test_scripts_beside_which_it_is_started_are_not_taken_for_modules(tmp_path: Path, place: str) -> None:
+    (tmp_path / "selectors.py").write_text("raise SystemExit('mine')")
+    (tmp_path / "allranks").mkdir()
+    (tmp_path / "allranks" / "__init__.py").write_text("raise SystemExit('mine too')")
+    for more in ([], ["--stop"]):  # -P: as the installed command, which does not look into the working folder either
+        words = [sys.executable, "-P", "-m", "allranks", "warm", *more]
+        here = {"cwd": tmp_path, "env": environ(XDG_RUNTIME_DIR=place)}
+        done = subprocess.run(words, **here, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_two_that_are_started_at_once_are_one(tmp_path: Path) -> None:
