@@ -144,9 +144,9 @@ class LogStream:
         while waiting:
             waiting = [log for log in waiting if self._pass_on(log)]
         for log in logs:
+            del self._followed[log.step, log.rank]  # first: where nobody reads any more, showing fails
             if lines := log.close():
                 self._show(log.step, log.rank, lines)
-            del self._followed[log.step, log.rank]
 
     def _of(self, name: str) -> Iterator[_FollowedLog]:
         return (log for (step, _), log in self._followed.items() if step == name)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -107,6 +108,20 @@ def test_ten_megabytes_without_an_end_take_little_memory_and_lose_nothing() -> N
     shown = [line for _ in range(900) for line in lines.feed(text.encode(), 0.0)]
     assert max(map(len, shown)) <= 2**16
     assert "".join([*shown, *lines.end()]) == text * 900
+
+
+def test_a_last_line_without_an_end_that_nobody_reads_leaves_nothing_to_close_twice(tmp_path: Path) -> None:
+    """As of a run in front of ``| head``."""
+    folder, shown = StepFolder(tmp_path), mock.Mock(side_effect=BrokenPipeError)
+    folder.logs.mkdir()
+    stream = LogStream(LogChoice(others=True), shown)
+    result = StepResult("train", "running", 0.0, 0.0, None, 1, 1, 1, tmp_path, {})
+    stream.changed(result)
+    folder.log(0).write_text("no end")
+    with pytest.raises(BrokenPipeError):
+        stream.changed(replace(result, status="succeeded"))
+    stream.close()
+    shown.assert_called_once()
 
 
 def test_of_more_than_a_terminal_takes_whole_lines_are_left_out_and_that_is_said(tmp_path: Path) -> None:

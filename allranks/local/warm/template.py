@@ -76,6 +76,7 @@ class Template:
         self.files = [(path, _file_state(path)) for path in paths if isinstance(path, str)]
         self.names = {name.partition(".")[0] for name in set(sys.modules) - _AT_START}
         self.libraries = _ranks.loaded_libraries()
+        self.counts_leaks = _ranks.counts_leaks()
         self._looked = time.monotonic()
 
     def refuse(self, request: Mapping[str, Any]) -> None:
@@ -325,6 +326,8 @@ def main() -> int:
     if request.get("engine"):
         _engines.run_engine(request, files[0])
     atexit.register(_ranks.skip_destructors, template.libraries)
+    if template.counts_leaks:
+        atexit.register(gc.unfreeze)
     code: int = _ranks.run_program(request)
     return code
 

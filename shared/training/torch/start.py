@@ -57,9 +57,10 @@ def _choose_algorithms(*, deterministic: bool) -> None:
 def limit_collectives(step_timeout: timedelta) -> None:
     """Let a collective wait for `step_timeout`; to be called again when a framework has made its own groups."""
     if dist.is_initialized():
+        # Public from torch 2.14 on, where the other name warns.
+        limit = getattr(dist, "set_timeout", None) or dist.distributed_c10d._set_pg_timeout  # noqa: SLF001
         for group in list(dist.distributed_c10d._world.pg_map):  # noqa: SLF001
-            # Public as dist.set_timeout from torch 2.14 on.
-            dist.distributed_c10d._set_pg_timeout(step_timeout, group)  # noqa: SLF001
+            limit(step_timeout, group)
 
 
 def seed_generators(seed: int, rank: int | None = None) -> None:

@@ -173,6 +173,28 @@ def test_what_imports_look_at_is_as_it_was_or_nothing_is_forked(
     assert (state["forked"], state["refusal"]) == (1, "what was imported has changed since")
 
 
+@pytest.mark.parametrize("told_by", ["nanobind", "somebody"])
+def test_what_the_collector_leaves_out_is_collected_at_the_end_where_a_module_counts_what_is_left(
+    told_by: str, warmth: Warmth, tmp_path: Path
+) -> None:
+    """Triton's did, in the log of each forked rank: `nanobind: leaked 514 functions!`."""
+    packages = tmp_path / "packages"
+    (packages / "tokenizers").mkdir(parents=True)
+    (packages / "tokenizers" / "__init__.py").write_text(f"value = type('T', (), {{'__module__': {told_by!r}}})()\n")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "says.py").write_text(
+        "import gc, os, tokenizers\nclass Last:\n    def __del__(self, os=os, gc=gc):\n"
+        "        os.write(1, b'%d' % bool(gc.get_freeze_count()))\nlast = Last()\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "type: pipeline\njobs:\n  says:\n    type: command\n    code: code\n    command: python says.py\n"
+        f"    environment: azureml:any:1\n    environment_variables: {{PYTHONPATH: {packages}}}\n"
+    )
+    warmth.warm_up("job.yaml", cwd=tmp_path)
+    assert log_of(warmth.run("job.yaml", cwd=tmp_path)) == ("0" if told_by == "nanobind" else "1")
+    assert warmth.forked() == 1, warmth.state()
+
+
 def test_a_variable_that_no_import_looks_at_needs_no_template_of_its_own(warmth: Warmth, tmp_path: Path) -> None:
     (tmp_path / "go.py").write_text("import os, numpy\nprint(os.environ['OF_THIS_TERMINAL'])\n")
     warmth.warm_up("go.py", cwd=tmp_path, OF_THIS_TERMINAL="1")
