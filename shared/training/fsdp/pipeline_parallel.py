@@ -56,7 +56,7 @@ class PipelineStep:
 
     def add_gradients(self, batch: TensorBatch, meter: LossMeter) -> None:
         """Add up the gradients of the mean loss over the batch; the last stage tells the loss."""
-        rows, y = batch
+        rows, y = (tensor.contiguous() for tensor in batch)  # torch 2.10 compares strides, and these are parts of a row
         losses: list[torch.Tensor] = []
         # A later stage has read the same rows, and makes its mask of them.
         named: dict[str, Any] = {"tokens": rows} if self._separates and not self._mesh.is_first_stage else {}
