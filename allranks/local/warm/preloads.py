@@ -22,7 +22,6 @@ PRELOADED: Mapping[str, tuple[str, ...]] = {
     "pandas": ("pandas",),
     "pyarrow": ("pyarrow", "pyarrow.parquet"),
     "matplotlib": ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg"),  # what saves a picture
-    "jinja2": ("jinja2",),
     "PIL": ("PIL.Image",),
     "mlflow": ("mlflow", "mlflow.tracking"),
 }
