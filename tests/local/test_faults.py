@@ -80,6 +80,37 @@ def test_a_signal_ends_everything_and_says_so(running, number):
     assert state["steps"]["train"]["status"] == "cancelled"
 
 
+ASKS = """
+import os, signal, time
+from pathlib import Path
+here = Path(os.environ["FOLDER"])
+asked = (signal.SIGINT, signal.SIGHUP)
+(here / "state").write_text(str([int(one) for one in asked if signal.getsignal(one) is signal.SIG_IGN]))
+(here / "state").rename(here / "ignored")
+while not (here / "go").exists():
+    time.sleep(0.01)
+"""
+
+
+def test_what_it_was_started_to_ignore_ends_nothing(tmp_path):
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('python state.py', more='code: .')}}}\n")
+    (tmp_path / "state.py").write_text(ASKS)
+    engine = subprocess.Popen(
+        ["nohup", *command("run", "--json", file)],
+        cwd=tmp_path,
+        env=environ(FOLDER=str(tmp_path)),
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a shell does behind & in a script
+    )
+    wait_for((tmp_path / "ignored").exists)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        engine.send_signal(number)
+    time.sleep(0.3)
+    (tmp_path / "go").touch()
+    assert json.loads(engine.communicate(timeout=20)[0])["status"] == "succeeded"
+    assert (tmp_path / "ignored").read_text() == "[]", "its ranks have Azure's"
+
+
 def test_nothing_outlives_an_engine_that_is_killed(running):
     engine, _, _, folder = running
     engine.kill()
