@@ -60,6 +60,7 @@ class GangExecution(StepExecution):
         super().__init__(step, context, parent)
         self._launcher = LAUNCHERS[step.distribution]
         self._cluster = self._emulate(AZURE_PORT)
+        self._ports: machine.PortRow | None = None  # those of the attempt that runs
         self._inputs: dict[Path, list[list[str | int]]] = {}
         self._kills_before: int | None = None  # when the attempt began
         self._budget = RestartBudget()
@@ -96,8 +97,9 @@ class GangExecution(StepExecution):
         self.folder.logs.mkdir(parents=True, exist_ok=True)
         self._make_overlays()
         if self.step.distribution:
-            processes = self.step.nodes * self.step.launched + self.step.parameter_servers
-            self._cluster = self._emulate(self.context.ports.row(1 + processes))
+            servers = self.step.nodes + self.step.parameter_servers if self.step.distribution == "tensorflow" else 1
+            self._ports = self.context.ports.row(1 + servers)
+            self._cluster = self._emulate(self._ports.first)
         self._inputs = unchanged_inputs(data.values(), self.identified, self._inputs)
         self.data_sizes = data_sizes(self.step.paths, self._inputs)
         cache.remove_path(self.folder.downloads)
@@ -267,7 +269,9 @@ class GangExecution(StepExecution):
         return self.comes_back if retries is None else counted <= retries
 
     def _note_attempt(self, status: str, failure: StepFailure | None) -> None:
-        """Keep what became of the attempt that has ended, if there is one, and which steps it made."""
+        """Keep what became of the attempt that has ended, if there is one, and its steps; give back its ports."""
+        if self._ports is not None:
+            self._ports.close()
         if self.gang is not None:
             steps = read_attempt_steps(self.folder, self.gang.started)
             self.past_attempts.append(attempt_of(self.gang, self.context.began, status, failure, steps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -11,8 +12,9 @@ from itertools import takewhile
 
 from allranks.errors import CannotRunHereError
 
-# Below the range that Linux gives out by itself (32768 and up), so that no outgoing connection sits there by chance.
-_FIRST_PORT, _LAST_PORT = 20000, 29998
+# Below what Linux gives out by itself (32768 and up), so that no outgoing connection sits there by chance; and above
+# what jobs without a MASTER_PORT derive from their ids (shared/distributed/address.py), which ask nobody.
+_FIRST_PORT, _LAST_PORT = 30100, 32766
 
 
 def usable_cores() -> int:
@@ -61,6 +63,39 @@ def gpu_shortage(nodes: int, processes: int) -> str:
     )
 
 
+class PortRow:
+    """Ports in a row that no other engine of this machine hands out until it is closed, whoever listens there."""
+
+    def __init__(self, ports: range) -> None:
+        self.first = ports.start
+        self._claims: list[socket.socket] = []
+        self._ports = ports
+
+    def claim(self) -> bool:
+        """Take all of them, or none because one is in use."""
+        # A rank takes a second to listen, and until then another engine would find its port free as well.
+        if all(map(self._claim, self._ports)):
+            return True
+        self.close()
+        return False
+
+    def close(self) -> None:
+        """Let others have them."""
+        for claim in self._claims:
+            claim.close()
+
+    def _claim(self, port: int) -> bool:
+        claim = socket.socket(socket.AF_UNIX)
+        self._claims.append(claim)
+        try:
+            claim.bind(f"\0allranks-port-{port}")  # no file: gone with the engine, and seen where the port is seen
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+        return _free(port)
+
+
 class FreePorts:
     """Hands out free ports in rows, none twice in the same engine until all had their turn."""
 
@@ -68,14 +103,15 @@ class FreePorts:
         # Engines that start together should not try the same ports in the same order.
         self._next = _FIRST_PORT + os.getpid() * 16 % (_LAST_PORT - _FIRST_PORT)
 
-    def row(self, length: int = 2) -> int:
-        """The first of so many ports in a row that are free now: the main port, and the control plane's above it."""
+    def row(self, length: int = 2) -> PortRow:
+        """So many ports in a row that are free: the main port, the control plane's above it, and further ones."""
         for _ in range(_LAST_PORT - _FIRST_PORT):
             first, self._next = self._next, self._next + length
             if self._next > _LAST_PORT:
                 self._next = _FIRST_PORT
-            if first + length <= _LAST_PORT and all(_free(port) for port in range(first, first + length)):
-                return first
+            row = PortRow(range(first, first + length))
+            if first + length <= _LAST_PORT and row.claim():
+                return row
         raise CannotRunHereError(f"no {length} free ports in a row between {_FIRST_PORT} and {_LAST_PORT}.")
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from allranks.errors import CannotRunHereError
@@ -15,7 +21,8 @@ from allranks.local.plan import RunPlan
 from allranks.local.resources.memory_kills import MemoryLimit, find_memory_limit
 from allranks.performing import prepare_run
 from allranks.request import RunRequest
-from tests.local.support import allranks
+from shared.distributed.address import spare_ports
+from tests.local.support import allranks, environ, pipeline, step
 
 FILES = ["null", "nvidia10", "nvidia0", "nvidia2", "nvidiactl", "nvidia-uvm"]
 
@@ -95,3 +102,48 @@ def test_a_scale_that_this_machine_cannot_hold_starts_nothing_and_can_be_looked_
     assert not (tmp_path / ".allranks/runs").exists(), "nothing was started"
     done = allranks("run", "train.py", "--scale", "100x100", "--dry-run", cwd=tmp_path)
     assert "train: 100 x 100, would run" in done.stdout
+
+
+def test_what_one_engine_hands_out_no_other_does_until_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_FIRST_PORT", 15000)  # where no other test looks
+    monkeypatch.setattr(os, "getpid", lambda: 7)  # both begin at the same port
+    ours, theirs = machine.FreePorts(), machine.FreePorts()
+    first = ours.row(3)
+    second = theirs.row(3)
+    assert second.first == first.first + 3, "nobody listens there yet, and it is ours all the same"
+    first.close()
+    assert machine.FreePorts().row(3).first == first.first
+    second.close()
+
+
+def test_no_job_that_derives_its_ports_meets_those_that_the_engine_gives_out() -> None:
+    last = spare_ports({"AZUREML_RUN_ID": "one"}, "mpi", 29999)[-1]
+    assert last + 1 < machine.FreePorts().row().first < 32767
+
+
+# The range of both engines has room for two rows of main port and control plane, and both begin at its first port.
+NARROW = """\
+import sys
+from allranks.local import machine
+from allranks.cli.main import main
+machine._FIRST_PORT, machine._LAST_PORT = 15500, 15504
+sys.exit(main())
+"""
+
+
+# Both ranks are there at once, however far apart a busy machine starts them.
+BOTH = (
+    "touch {folder}/{own}; for i in $(seq 500); do [ -e {folder}/{other} ] && break; sleep 0.1; done; echo $MASTER_PORT"
+)
+
+
+def test_engines_that_start_together_have_ports_of_their_own(tmp_path: Path) -> None:
+    engines = []
+    for own, other in ("ab", "ba"):
+        text = step(BOTH.format(folder=tmp_path, own=own, other=other), more="distribution: {type: pytorch}")
+        target = str(pipeline(tmp_path, f"type: pipeline\njobs: {{ports: {text}}}", f"{own}.yaml"))
+        run = [sys.executable, "-c", NARROW, "run", target, "--json"]
+        engines.append(subprocess.Popen(run, env=environ(), cwd=tmp_path, stdout=subprocess.PIPE))
+    documents = [json.loads(engine.communicate()[0])["steps"]["ports"] for engine in engines]
+    logs = [Path(document["folder"]) / "user_logs/std_log_process_0.txt" for document in documents]
+    assert sorted(log.read_text() for log in logs) == ["15500\n", "15502\n"], documents
