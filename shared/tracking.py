@@ -32,6 +32,9 @@ _CLOSE_SECONDS = 120.0
 _FAILED_SECONDS = 0.4
 """The same in a rank that fails: whoever started it hears of it when it has ended, and `metrics.jsonl` is whole."""
 
+REPORT_SECONDS = 1.0
+"""How often a preparation is reported, and how long it may take without any report."""
+
 _Item = tuple[Literal["metrics", "params", "artifacts"], Mapping[str, Any], int, float]
 """What to send to MLflow: its kind, values by name, step and time."""
 
@@ -285,7 +288,7 @@ class PreparationProgress(ExitStack):
     def reach(self, done: int) -> None:
         """Say how much is done altogether."""
         self._done, now = done, time.monotonic()
-        if now - self._logged < 1:
+        if now - self._logged < REPORT_SECONDS:
             return
         if self._tracker is None:  # not at once: MLflow, to which it reports too, takes seconds to import
             self._tracker = self.enter_context(Tracker(self._world, self._total))

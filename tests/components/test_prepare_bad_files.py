@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from PIL import Image
 
 from shared.data import Dataset
 from tests.components.test_prepare_data import SHAPES, content, prepare
-from tests.helpers import ROOT, clean_environment
+from tests.helpers import ROOT, clean_environment, run_ranks
 
 SCRIPT = ROOT / "components" / "prepare_data" / "prepare_data.py"
 MODES = ("RGB", "L", "P", "RGBA", "CMYK", "1", "LA")
@@ -114,18 +115,25 @@ def test_a_class_with_one_image(tmp_path: Path) -> None:
     assert finished.ok, finished.output
 
 
-def test_progress_is_reported_where_it_takes_long(tmp_path: Path) -> None:
-    images = tmp_path / "images" / "a"
-    images.mkdir(parents=True)
-    Image.new("RGB", (1500, 1500)).save(tmp_path / "big.png")
-    for number in range(250):
-        (images / f"{number}.png").symlink_to(tmp_path / "big.png")
-    arguments = ("--dataset", "image_folder", "--data", images.parent, "--image-size", 4, "--rows-per-shard", 5)
-    finished, _ = prepare(tmp_path, *arguments)
-    assert finished.ok, finished.output
-    lines = (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()
-    assert '"total": 250' in lines[0]
-    assert '"rows_per_second"' in lines[0]
+def test_progress_is_reported(tmp_path: Path) -> None:
+    """After each file, since how much of it a machine does in the second between two reports is not known."""
+    images = paint(tmp_path / "images", 60)
+    arguments = [SCRIPT, "--dataset", "image_folder", "--data", images, "--image-size", 4, "--rows-per-shard", 5]
+    arguments += ["--on-bad-file", "skip", "--output-data", tmp_path / "output"]
+    code = f"""
+        import runpy, sys
+        from shared import tracking
+        tracking.REPORT_SECONDS = 0
+        sys.argv = {[str(argument) for argument in arguments]!r}
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    """
+    (rank,) = run_ranks(code, 1, 1, {"MLFLOW_TRACKING_URI": None}, 90, tmp_path)
+    assert not rank.returncode, rank.stdout + rank.stderr
+    lines = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
+    assert {line["total"] for line in lines} == {60}  # before any file is found to be bad
+    assert lines[-1]["step"] == 60
+    assert all(line["metrics"]["rows_per_second"] > 0 for line in lines)
 
 
 @pytest.mark.exhaustive

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,14 +47,21 @@ def documents_of(folder: Path) -> list[tuple[str, str]]:
 
 
 def prepare(
-    folder: Path, *arguments: object, nodes: int = 1, processes: int = 1, unit: int = 16 * 2**20
+    folder: Path,
+    *arguments: object,
+    nodes: int = 1,
+    processes: int = 1,
+    unit: int = 16 * 2**20,
+    report_seconds: float = 1,
 ) -> tuple[list[RankResult], Path]:
-    """Run the component's ranks with units of so many bytes, so that a small folder has many."""
+    """Run the component's ranks with units of so many bytes, so that a small folder has many, and such reports."""
     output = folder / f"output-{nodes}x{processes}"
     code = f"""
         import runpy, sys
+        from shared import tracking
         from shared.data.formats import json_lines, parquet_files
         from shared.data.text import files
+        tracking.REPORT_SECONDS = {report_seconds}
         for module in (files, json_lines, parquet_files):
             module.UNIT_BYTES = {unit}
         sys.argv = {[str(SCRIPT), "--output-data", str(output), *map(str, arguments)]!r}
@@ -62,7 +70,7 @@ def prepare(
     return run_ranks(code, nodes, processes, {"MLFLOW_TRACKING_URI": None}, 90, folder), output
 
 
-def succeed(folder: Path, *arguments: object, **how: int) -> Path:
+def succeed(folder: Path, *arguments: object, **how: Any) -> Path:
     results, output = prepare(folder, *arguments, **how)
     assert not any(result.returncode for result in results), "".join(r.stdout + r.stderr for r in results)
     return output
@@ -315,7 +323,20 @@ def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
         peaks.append(peak_memory(process))
         assert process.returncode == 0
     assert peaks[1] - peaks[0] < 60 * 2**20, peaks
-    assert '"bytes_per_second"' in (tmp_path / "outputs" / "metrics.jsonl").read_text()
+
+
+def test_progress_is_reported_in_bytes_and_then_in_rows(tmp_path: Path) -> None:
+    """Each moment's, since how much of it a machine does in the second between two reports is not known."""
+    texts = write_files(tmp_path / "texts")
+    size = sum(path.stat().st_size for path in texts.rglob("*.txt"))
+    dataset = Dataset.open(succeed(tmp_path, "--dataset", "files", "--data", texts, report_seconds=0))
+    lines = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
+    reports = {what: [line for line in lines if f"{what}_per_second" in line["metrics"]] for what in ("bytes", "rows")}
+    rows = sum(len(dataset.split(split)) for split in ("train", "validation", "test"))
+    for what, total in (("bytes", size), ("rows", rows)):
+        assert {line["total"] for line in reports[what]} == {total}
+        assert reports[what][-1]["step"] == total
+        assert all(line["metrics"][f"{what}_per_second"] > 0 for line in reports[what])
 
 
 def test_documents_that_are_kept_apart_are_said_in_the_index_alone(tmp_path: Path) -> None:

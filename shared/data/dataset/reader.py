@@ -188,6 +188,8 @@ class Split:
             raise IndexError(
                 f"rows {indices.min()} to {indices.max()} asked of {self.name}, which has rows 0 to {self.rows - 1}"
             )
+        if self.held:
+            return {name: copy(self._whole(name), indices) for name in self.arrays}
         shards = np.searchsorted(self._ends, indices, side="right")
         needed = set(np.flatnonzero(np.bincount(shards)).tolist()) or {0}  # no rows have a type as well
         taken: dict[str, npt.NDArray[Any]] = {}

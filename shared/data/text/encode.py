@@ -93,8 +93,8 @@ def encode_units(
 ) -> Iterator[EncodedUnit]:
     """Read units and keep their tokens; what became of each, in the order asked.
 
-    Threads do: files, compression and tokenizers let others run meanwhile. ``progress`` is told now and then how many
-    bytes of text there were so far.
+    Threads do: files, compression and tokenizers let others run meanwhile. ``progress`` is told each second and
+    after each unit how many bytes of text there were so far.
     """
     local, stop = threading.local(), threading.Event()
     done: list[int] = []  # bytes of each batch: threads may append to a list without a lock
@@ -116,6 +116,7 @@ def encode_units(
             for future in futures:
                 while not wait([future], timeout=1).done:
                     progress(sum(done))
+                progress(sum(done))
                 yield future.result()
         except BaseException:
             stop.set()
