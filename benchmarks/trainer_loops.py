@@ -2,11 +2,11 @@
 
     python benchmarks/trainer_loops.py            (some of them: ... train_fsdp train_horovod)
 
-Both train the same model on the same rows, in the same processes, one after the other, and each time anew. Compared are
-the time of the processor, of all ranks and threads, in which a neighbour on the machine does not show, and the time
-that passes. Ours is the component's own `train`, with its reports, its clocks and its watch over the other ranks; what
-stands against it is in benchmarks/loops/, a file for each framework: its loop or Trainer with what is needed and no
-more, the rows in memory, and the mean loss of all ranks every ten steps.
+Both train the same model on the same rows, in the same processes, ten steps in turn, so that what disturbs one disturbs
+both. Compared are the time of the processor, of all ranks and threads, in which a neighbour on the machine hardly
+shows, and the time that passes. Ours is the component's own `train`, with its reports, its clocks and its watch over
+the other ranks; what stands against it is in benchmarks/loops/, a file for each framework: its loop or Trainer with
+what is needed and no more, the rows in memory, and the mean loss of all ranks every ten steps.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from loops.cases import CASES  # noqa: E402
 from loops.start_ranks import gpus, start_ranks  # noqa: E402
 from side_by_side import RESULTS, Comparison, keep  # noqa: E402
 
-STARTS, ROUNDS = 3, 5
-"""Two that are the same differ by up to 5 %, for as long as their processes live."""
+STARTS, ROUNDS = 7, 2
 
 LIMIT = "1.01"
 NAME = "trainer_loops_gpu" if gpus() else "trainer_loops"

@@ -20,7 +20,7 @@ class LoopCase:
         settings: arguments of the component that are not its defaults.
         rows: of one batch, of all ranks; where steps run side by side, of one step.
         shape: of a picture, or the length of a sequence.
-        steps: that are measured, after `warm_up`.
+        steps: that are measured, after `warm_up`: a multiple of 10.
     """
 
     trainer: str
@@ -82,39 +82,37 @@ _RESNET_SMALL = {"architecture": "resnet"}
 
 _ON_CPUS: Mapping[str, LoopCase] = {
     "train_ddp, mlp, 64 rows": LoopCase("train_ddp", "ddp", 64, _SMALL, 150),
-    "train_ddp, mlp, 1,024 rows": LoopCase("train_ddp", "ddp", 1024, _LARGER, 20),
-    "train_ddp, resnet, 32 rows": LoopCase("train_ddp", "ddp", 32, _LARGER, 5, _RESNET_SMALL, warm_up=2),
+    "train_ddp, mlp, 1,024 rows": LoopCase("train_ddp", "ddp", 1024, _LARGER, 100),
+    "train_ddp, resnet, 32 rows": LoopCase("train_ddp", "ddp", 32, _LARGER, 50, _RESNET_SMALL),
     "train_fsdp, decoder of 0.1 million, 8 x 32 tokens": LoopCase("train_fsdp", "fsdp", 8, (32,), 100, _SMALL_DECODER),
-    "train_fsdp, decoder of 3 million, 8 x 128 tokens": LoopCase(
-        "train_fsdp", "fsdp", 8, (128,), 14, _LARGER_DECODER, warm_up=4
-    ),
+    "train_fsdp, decoder of 3 million, 8 x 128 tokens": LoopCase("train_fsdp", "fsdp", 8, (128,), 50, _LARGER_DECODER),
     "train_lightning, mlp, 64 rows": LoopCase("train_lightning", "lightning_fit", 64, _SMALL, 100),
     "train_lightning, mlp, 64 rows, nothing reported by hand": LoopCase(
         "train_lightning", "lightning_fit", 64, _SMALL, 100, function="train_bare"
     ),
-    "train_lightning, mlp, 1,024 rows": LoopCase("train_lightning", "lightning_fit", 1024, _LARGER, 20),
+    "train_lightning, mlp, 1,024 rows": LoopCase("train_lightning", "lightning_fit", 1024, _LARGER, 100),
     "train_transformers, Llama of 0.9 million, 8 x 32 tokens": LoopCase(
-        "train_transformers", "transformers_fit", 8, (32,), 25
+        "train_transformers", "transformers_fit", 8, (32,), 50
     ),
     "train_transformers, Llama of 0.9 million, 16 x 128 tokens": LoopCase(
-        "train_transformers", "transformers_fit", 16, (128,), 6, warm_up=2
+        "train_transformers", "transformers_fit", 16, (128,), 30
     ),
     "train_horovod, mlp, 64 rows": LoopCase("train_horovod", "horovod_loop", 64, _SMALL, 700),
-    "train_horovod, mlp, 1,024 rows": LoopCase("train_horovod", "horovod_loop", 1024, _LARGER, 60),
+    "train_horovod, mlp, 1,024 rows": LoopCase("train_horovod", "horovod_loop", 1024, _LARGER, 200),
     "train_horovod_keras, mlp, 64 rows": LoopCase("train_horovod_keras", "horovod_keras", 64, _SMALL, 700),
-    "train_horovod_keras, mlp, 1,024 rows": LoopCase("train_horovod_keras", "horovod_keras", 1024, _LARGER, 60),
+    "train_horovod_keras, mlp, 1,024 rows": LoopCase("train_horovod_keras", "horovod_keras", 1024, _LARGER, 200),
     "train_horovod_keras, resnet, 32 rows": LoopCase(
-        "train_horovod_keras", "horovod_keras", 32, _LARGER, 12, _RESNET_SMALL
+        "train_horovod_keras", "horovod_keras", 32, _LARGER, 50, _RESNET_SMALL
     ),
     "train_deepspeed, mlp, 64 rows": LoopCase("train_deepspeed", "deepspeed_loop", 64, _SMALL, 150),
-    "train_deepspeed, mlp, 1,024 rows": LoopCase("train_deepspeed", "deepspeed_loop", 1024, _LARGER, 60),
+    "train_deepspeed, mlp, 1,024 rows": LoopCase("train_deepspeed", "deepspeed_loop", 1024, _LARGER, 200),
     "train_tf_multiworker, mlp, 64 rows": LoopCase("train_tf_multiworker", "tf_multiworker", 64, _SMALL, 500),
-    "train_tf_multiworker, mlp, 1,024 rows": LoopCase("train_tf_multiworker", "tf_multiworker", 1024, _LARGER, 60),
+    "train_tf_multiworker, mlp, 1,024 rows": LoopCase("train_tf_multiworker", "tf_multiworker", 1024, _LARGER, 200),
     "train_tf_parameter_server, mlp, 64 rows": LoopCase(
         "train_tf_parameter_server", "tf_parameter_server", 64, _SMALL, 300
     ),
     "train_tf_parameter_server, mlp, 1,024 rows": LoopCase(
-        "train_tf_parameter_server", "tf_parameter_server", 1024, _LARGER, 60
+        "train_tf_parameter_server", "tf_parameter_server", 1024, _LARGER, 200
     ),
 }
 

@@ -1,4 +1,4 @@
-"""One rank of a comparison: a trainer of ours and its counterpart, one after the other, in the same world."""
+"""One rank of a comparison: a trainer of ours and its counterpart, a few steps of each in turn, in the same world."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import json
 import os
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
@@ -52,38 +55,82 @@ def main() -> None:
 def measure_rounds(
     component: Any, case: LoopCase, data: Path, rounds: int, world: World
 ) -> dict[str, list[tuple[float, float]]]:
-    """Train in both ways in turn, a round first that does not count: it compiles and fills caches."""
+    """Train in both ways, a round first that does not count: it compiles and fills caches."""
     found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     for number in range(rounds + 1):
-        for way in WAYS if number % 2 else reversed(WAYS):  # who is first gains nothing by it
-            os.environ.update(LAUNCH)  # Lightning's environment takes WORLD_SIZE away at its end
-            with tempfile.TemporaryDirectory() as out, chdir(out):  # what is reported goes into its folder outputs
-                train = train_ours if way == "ours" else train_theirs
-                if case.launcher == "parameter server":  # rank 0 alone is here: all others compute what it asks for
-                    taken = measure_steps(train, component, case, data, Path(out), world)
-                else:
-                    shared = Path(world.once(partial(str, out), name="folder of a training", scope="job"))
-                    taken = measure_steps(train, component, case, data, shared, world)
-                    world.barrier("trained")
-            if number:
-                found[way].append(taken)
+        os.environ.update(LAUNCH)  # Lightning's environment takes WORLD_SIZE away at its end
+        with tempfile.TemporaryDirectory() as out, chdir(out):  # what is reported goes into its folder outputs
+            if case.launcher == "parameter server":  # rank 0 alone is here: all others compute what it asks for
+                taken = measure_round(component, case, data, Path(out), world)
+            else:
+                shared = Path(world.once(partial(str, out), name="folder of a training", scope="job"))
+                taken = measure_round(component, case, data, shared, world)
+                world.barrier("trained")
+        if number:
+            for way in WAYS:
+                found[way].append(taken[way])
     return found
 
 
-def measure_steps(way: Any, component: Any, case: LoopCase, data: Path, out: Path, world: World) -> tuple[float, float]:
-    """Train once; the processor's seconds of all ranks together, and the seconds that passed."""
-    given = {"data": data, **{port: out / port for port in ("model", "checkpoints", "metrics")}, **case.arguments}
-    words = [text for name, value in given.items() for text in ("--" + name.replace("_", "-"), str(value))]
-    settings, clock = read_settings(component.Settings, words=words), StepClock(case.warm_up, case.steps)
-    alone = case.launcher == "parameter server"
-    if alone:
-        clock.look = siblings_time
-    way(component, case, settings, world, clock)
-    assert clock.made == case.warm_up + case.steps + 1, clock
-    if alone:
-        return clock.processor, clock.wall
-    processor, wall = world.sum([clock.processor, clock.wall], "benchmark")
-    return processor, wall / world.world_size
+def measure_round(
+    component: Any, case: LoopCase, data: Path, out: Path, world: World
+) -> dict[str, tuple[float, float]]:
+    """Train once in each way; the processor's seconds of all ranks together, and the seconds that passed."""
+    alone, turns = case.launcher == "parameter server", Turns()
+    clocks, trainings = {}, {}
+    for way, train in zip(WAYS, (train_ours, train_theirs), strict=True):
+        folders = {port: out / way / port for port in ("model", "checkpoints", "metrics")}
+        given = {"data": data, **folders, **case.arguments}
+        words = [text for name, value in given.items() for text in ("--" + name.replace("_", "-"), str(value))]
+        settings = read_settings(component.Settings, words=words)
+        look = siblings_time if alone else time.process_time
+        clocks[way] = StepClock(case.warm_up, case.steps, partial(turns.change, way), look)
+        trainings[way] = partial(train, component, case, settings, world, clocks[way])
+    turns.run(trainings)
+    taken = {}
+    for way, clock in clocks.items():
+        assert clock.made == case.warm_up + case.steps + 1, clock
+        processor, wall = clock.processor, clock.wall
+        if not alone:
+            processor, wall = world.sum([processor, wall], "benchmark")
+            wall /= world.world_size
+        taken[way] = processor, wall
+    return taken
+
+
+class Turns:
+    """Lets two trainings make a block of steps in turn, in threads of which one waits: what slows one slows both."""
+
+    def __init__(self) -> None:
+        self._may_go = {way: threading.Semaphore(0) for way in WAYS}
+        self._error: BaseException | None = None
+
+    def run(self, trainings: Mapping[str, Callable[[], None]]) -> None:
+        """Run both to their ends: ours, which handles signals, in this thread."""
+        other = threading.Thread(target=self._theirs, args=(trainings["theirs"],), daemon=True)
+        other.start()
+        trainings["ours"]()
+        self._may_go["theirs"].release()
+        other.join()
+        if self._error is not None:
+            raise self._error
+
+    def change(self, way: str) -> None:
+        """Let the other make a block, and wait for its end."""
+        other = "theirs" if way == "ours" else "ours"
+        self._may_go[other].release()
+        self._may_go[way].acquire()
+        if way == "ours" and self._error is not None:
+            raise self._error
+
+    def _theirs(self, train: Callable[[], None]) -> None:
+        self._may_go["theirs"].acquire()
+        try:
+            train()
+        except BaseException as error:  # ours has to end, too
+            self._error = error
+            self._may_go["ours"].release()
+            raise
 
 
 def train_ours(component: Any, case: LoopCase, settings: Any, world: World, clock: StepClock) -> None:
