@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +30,14 @@ def _unwatched() -> Iterator[None]:
         patch.setattr(joining, "start_sentry", lambda *_: None)
         patch.setattr(joining.LostPeerWatch, "start", lambda _: None)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heard() -> None:
+    """Let what tests start heed these, though pytest was told to ignore them: behind ``&`` in a script, under nohup."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(scope="session")

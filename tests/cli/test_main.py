@@ -156,15 +156,7 @@ def test_ctrl_c_is_no_traceback(tmp_path: Path) -> None:
     (run / "run.json").write_text(json.dumps(state))
     RunFolder(run).lock()
     command = [*ALLRANKS, "runs", "logs", "r1", "train", "--follow", "--runs-dir", str(tmp_path)]
-
-    def listen_to_ctrl_c() -> (
-        None
-    ):  # a shell lets what it starts in the background ignore it, and children inherit that
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c
-    )
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "hello\n"
     process.send_signal(signal.SIGINT)

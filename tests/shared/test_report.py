@@ -84,6 +84,7 @@ def test_the_page_of_one_rank_has_no_bandwidth_and_no_empty_table(tmp_path: Path
     measured = [AllReduce.of(4, 0.0, 1), AllReduce.of(16, 0.001, 1)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # as of data that a logarithmic axis cannot show
+        warnings.filterwarnings("ignore", "'.*' deprecated - use '.*'")  # of pyparsing's names, by matplotlib 3.9
         write_survey(tmp_path, ClusterSurvey("gloo", [machine], [], measured, ["one"]))
         write_survey(tmp_path, ClusterSurvey("gloo", [machine] * 65, [], measured, []))
         many = (tmp_path / "index.html").read_text()

@@ -83,7 +83,7 @@ def test_classes_are_sorted_as_numbers_if_they_are(tmp_path: Path) -> None:
     assert open_csv(tmp_path, "x,target\n1,--5\n1,-4\n").classes == ("--5", "-4"), "no number"
     numbers = {"x": [1.0, 2.0, 3.0]}
     texts = pa.array(["1", "0", "1"])
-    exact, half = pa.array([1, 0, 1], pa.decimal128(3, 2)), pa.array([1, 0, 1], pa.float16())
+    exact, half = pa.array([1, 0, 1], pa.decimal128(3, 2)), pa.array(np.array([1, 0, 1], np.float16))
     for target in ([1, 0, 1], [1.0, 0.0, 1.0], ["1", "0", "1"], texts.dictionary_encode(), exact, half):
         source = open_parquet(tmp_path, {**numbers, "target": target})
         assert (source.classes, source.labels[:].tolist()) == (("0", "1"), [1, 0, 1])
@@ -92,7 +92,7 @@ def test_classes_are_sorted_as_numbers_if_they_are(tmp_path: Path) -> None:
 
 def test_parquet_takes_every_kind_of_number(tmp_path: Path) -> None:
     columns = {
-        "f": pa.array([1.5, 2.5], pa.float16()),
+        "f": pa.array(np.array([1.5, 2.5], np.float16)),
         "i": pa.array([-1, 2**40], pa.int64()),
         "u": pa.array([1, 255], pa.uint8()),
         "b": [True, False],

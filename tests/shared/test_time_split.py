@@ -135,7 +135,7 @@ def test_a_slow_rank_is_found_among_real_ones_and_the_other_is_seen_to_wait(tmp_
         results = finish(ranks)
     assert [result.returncode for result in results] == [0, 0], results[0].stderr
     said = results[0].stdout.splitlines()
-    tables = [json.loads(line) for line in said if line.startswith("[")]
+    tables = [json.loads(line) for line in said if line.startswith("[{")]
     found = [line for line in said if "slower" in line]
     assert [line.split()[:3] for line in found] == [["compute", "rank", "1"], ["data", "rank", "1"]]
     assert tables[0][0]["wait_s"] > 0.25 * 40 * 0.03

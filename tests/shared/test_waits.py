@@ -91,7 +91,9 @@ def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself() -> Non
                 print("gave up after", round(time.monotonic() - began))
         raise SystemExit(3)
     """
-    assert run_ranks(code)[0].stdout in {f"gave up after {seconds}\n" for seconds in (1, 2, 3)}
+    lines = run_ranks(code)[0].stdout.splitlines()
+    said = [line for line in lines if not line.startswith("[Gloo]")]  # as torch 2.10 tells how many are connected
+    assert said in [[f"gave up after {seconds}"] for seconds in (1, 2, 3)]
 
 
 @pytest.mark.slow  # `make check` builds no Horovod
