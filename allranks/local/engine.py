@@ -75,6 +75,7 @@ class _Engine:
         self._stop = AgreedStop()
         self._tracking = RunTracking(options.home, self._folder, plan.experiment, plan.name)
         context = RunContext(options.home, self._folder, plan.experiment, options.python, self._tracking, umask)
+        self._context = context
         self._steps = {name: new_execution(step, context) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the parts of steps, as they are begun
         self._record = RunRecord(self._folder, plan, options.request.to_document(), self._steps)
@@ -118,8 +119,12 @@ class _Engine:
 
     def _loop(self) -> None:
         processes.become_subreaper()
+        temporary = self._context.temporary
         marker = f"AZUREML_ROOT_RUN_ID={self._folder.id}"
-        self._watch = GangWatch(marker, self._executions, self._tracking.endpoint, self._observer.killed)
+        temporary.open()
+        self._watch = GangWatch(
+            marker, self._executions, self._tracking.endpoint, self._observer.killed, temporary.remove
+        )
         try:
             with caught_signals(self._note_signal) as descriptor:
                 self._watch.add_signals(descriptor)
@@ -127,6 +132,7 @@ class _Engine:
                     self._wait()
         finally:
             self._watch.close()
+            temporary.close()
             self._resources.close()
 
     # Starting

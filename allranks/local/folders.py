@@ -22,7 +22,6 @@
                 resources.jsonl             what its ranks used while they ran, see ``resources/samples.py``
                 snapshot/                   the files that the step's nodes got
                 nodes/<n>/work/             the working folder of node n, a copy of the snapshot
-                nodes/<n>/tmp/              its TMPDIR
                 nodes/<n>/python/           what it installs, until the step ends
                 nodes/containers/           what its containers are started with, secrets included
                 outputs/<port>              published by one rename when the step has succeeded
@@ -103,10 +102,6 @@ class StepFolder:
     def work(self, node: int) -> Path:
         """The working folder of a node."""
         return self.path / "nodes" / str(node) / "work"
-
-    def tmp(self, node: int) -> Path:
-        """The temporary folder of a node."""
-        return self.path / "nodes" / str(node) / "tmp"
 
     @property
     def downloads(self) -> Path:

@@ -61,6 +61,7 @@ class GangExecution(StepExecution):
         self._launcher = LAUNCHERS[step.distribution]
         self._cluster = self._emulate(AZURE_PORT)
         self._ports: machine.PortRow | None = None  # those of the attempt that runs
+        self._temporary: Path | None = None  # the folder of its temporary files
         self._inputs: dict[Path, list[list[str | int]]] = {}
         self._kills_before: int | None = None  # when the attempt began
         self._budget = RestartBudget()
@@ -90,6 +91,7 @@ class GangExecution(StepExecution):
         kept = [name for name, output in self.step.outputs.items() if output.mode == "rw_mount"]
         self.workplace.prepare(kept)
         self._budget.begin_attempt([self.workplace.outputs / name for name in kept])
+        self._temporary = self.context.temporary.new_attempt(self.step.nodes)
         lay_out_nodes(self.folder, self.files, self.snapshot_hash, self.step.nodes)
         if self.python == Path(sys.executable) and self.step.host.is_this_machine:
             works = [self.folder.work(node) for node in range(self.step.nodes)]
@@ -108,7 +110,8 @@ class GangExecution(StepExecution):
         inputs = {name: self._shown_path(path) for name, path in data.items()}
         outputs = {name: self._shown_path(path) for name, path in self._make_places().items()}
         context = self._launch_context(inputs, outputs)
-        context = replace(context, reads=tuple(data.values()), writes=(self.workplace.outputs, *copies.values()))
+        writes = (self.workplace.outputs, *copies.values())
+        context = replace(context, reads=tuple(data.values()), writes=writes, temporary=self._temporary)
         inherited = self.step.host.inherited(self.context.environ, self.python)
         warm = self._warm_ranks(inherited)
         mounted = [path for name, path in data.items() if name not in copies and self.step.host.is_this_machine]
@@ -269,9 +272,11 @@ class GangExecution(StepExecution):
         return self.comes_back if retries is None else counted <= retries
 
     def _note_attempt(self, status: str, failure: StepFailure | None) -> None:
-        """Keep what became of the attempt that has ended, if there is one, and its steps; give back its ports."""
+        """Record the attempt that has ended, if there is one. Release its ports and remove its temporary folder."""
         if self._ports is not None:
             self._ports.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
         if self.gang is not None:
             steps = read_attempt_steps(self.folder, self.gang.started)
             self.past_attempts.append(attempt_of(self.gang, self.context.began, status, failure, steps))

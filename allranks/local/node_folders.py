@@ -21,7 +21,7 @@ ARTIFACTS = "artifacts"
 
 
 def lay_out_nodes(folder: StepFolder, files: Sequence[SnapshotFile], content_hash: str, nodes: int) -> None:
-    """Give every node its own copy of a step's snapshot, and a temporary folder.
+    """Give every node its own copy of a step's snapshot.
 
     Raises:
         OSError: the snapshot is no longer what was planned: whoever can write there could have anything executed.
@@ -35,7 +35,6 @@ def lay_out_nodes(folder: StepFolder, files: Sequence[SnapshotFile], content_has
         for name in KEPT_FOLDERS:
             if not (folder.work(node) / name).exists():
                 (folder.work(node) / name).mkdir()
-        folder.tmp(node).mkdir()
 
 
 def make_places(folder: Path, outputs: Mapping[str, Output]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from allranks.local.folders import RunFolder, RunsHome
 from allranks.local.machine import FreePorts
 from allranks.local.resources.memory_kills import KillCounter, count_machine_kills, count_own_kills
+from allranks.local.temporary import TemporaryRoot
 from allranks.local.tracking.steps import PlannedTracking
 
 
@@ -30,5 +31,6 @@ class RunContext:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     began: float = field(default_factory=time.monotonic)
     ports: FreePorts = field(default_factory=FreePorts)
+    temporary: TemporaryRoot = field(default_factory=TemporaryRoot)
     own_kills: KillCounter = field(default_factory=lambda: KillCounter(count_own_kills))
     machine_kills: KillCounter = field(default_factory=lambda: KillCounter(count_machine_kills))

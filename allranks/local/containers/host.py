@@ -71,7 +71,7 @@ class ContainerHost(NodeHost):
         def write_files(context: LaunchContext) -> None:
             shutil.rmtree(_launch_folder(context.folder), ignore_errors=True)
             for group in _groups(of_distribution, context):
-                own_tmp = group.first.environ["TMPDIR"] == str(context.folder.tmp(group.first.node))
+                own_tmp = group.first.environ["TMPDIR"] == str(context.tmp(group.first.node))
                 group.write({"TMPDIR": str(_TMP)} if own_tmp else {}, context.umask)
 
         def failed_exits(folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) -> list[RankExit]:  # noqa: ARG001
@@ -134,7 +134,7 @@ def _groups(of_distribution: RankLauncher, context: LaunchContext) -> list[NodeG
 def _mounts(group: NodeGroup, context: LaunchContext) -> list[tuple[Path, Path, bool]]:
     """Source, place inside and whether it can be written; the places are those outside, but for the node's /tmp."""
     folder, node = context.folder, group.first.node
-    tmp = folder.tmp(node)
+    tmp = context.tmp(node)
     writable = dict.fromkeys([folder.work(node), folder.logs, group.folder, *context.writes])
     readable = [path for path in dict.fromkeys(context.reads) if path not in writable]
     for path in (*writable, *readable):

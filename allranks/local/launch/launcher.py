@@ -29,6 +29,7 @@ class LaunchContext:
         umask: of the ranks.
         question: what ranks that the launcher itself starts ask a keeper for; None where they are programs. See
             ``WarmRanks.question``.
+        temporary: the folder of its temporary files, with one folder for each node.
     """
 
     folder: StepFolder
@@ -42,10 +43,15 @@ class LaunchContext:
     writes: tuple[Path, ...] = ()
     umask: int = 0o022
     question: Mapping[str, Any] | None = None
+    temporary: Path = Path("/tmp")  # noqa: S108 shown in place of the folder of an attempt that is not started
+
+    def tmp(self, node: int) -> Path:
+        """TMPDIR of a node."""
+        return self.temporary / str(node)
 
     def of_node(self, node: int) -> dict[str, str]:
         """The variables that differ from node to node."""
-        variables = node_variables(self.cluster, node, self.folder.tmp(node))
+        variables = node_variables(self.cluster, node, self.tmp(node))
         if self.overlays:
             variables |= overlay_variables(self.overlays[node], self.shared["PATH"], installs=self.installs)
         return variables
