@@ -26,6 +26,7 @@ class FailureCause(StrEnum):
     HUNG = "hung"
     LOST_PROCESS = "lost process"
     LOST_NODE = "lost node"
+    PORT_IN_USE = "port in use"
 
 
 _REFUSED = 2
@@ -36,6 +37,10 @@ _TAKEN = tuple(code for number in (signal.SIGKILL, signal.SIGHUP) for code in (-
 
 _LAST_LINES = 5  # of a log: what stands further up may have been dealt with
 _BY_WORDS = (
+    (
+        FailureCause.PORT_IN_USE,
+        re.compile(r"\bEADDRINUSE\b|[Aa]ddress already in use|Could not start gRPC server|\[Errno 98\]"),
+    ),
     (
         FailureCause.OUT_OF_DISK,
         re.compile(r"No space left on device|\bENOSPC\b|\[Errno (?:27|28|122)\]|Disk quota exceeded|File too large"),

@@ -49,6 +49,9 @@ from allranks.local.variables import (
 from allranks.local.warm.address import is_keeper_there
 from allranks.local.warm.client import WarmRanks
 
+PORT_REPEATS = 2
+"""Attempts of a step that are repeated with other ports, in addition to those of `--retries`."""
+
 
 class GangExecution(StepExecution):
     """The state of a step that runs as ranks."""
@@ -65,6 +68,7 @@ class GangExecution(StepExecution):
         self._inputs: dict[Path, list[list[str | int]]] = {}
         self._kills_before: int | None = None  # when the attempt began
         self._budget = RestartBudget()
+        self._port_repeats = 0  # attempts that were repeated because a port was in use
         self._lost_template = False  # what its ranks were forked from has ended in an attempt
 
     # An attempt's start
@@ -267,7 +271,10 @@ class GangExecution(StepExecution):
         if not gang.timed_out and was_aborted_at_exit(first, gang) and self.aborts_at_exit < ABORT_REPEATS:
             self.aborts_at_exit += 1
             return True
-        counted = self.attempts - self.aborts_at_exit
+        if failure.cause == FailureCause.PORT_IN_USE and self._port_repeats < PORT_REPEATS:
+            self._port_repeats += 1
+            return True
+        counted = self.attempts - self.aborts_at_exit - self._port_repeats
         self.comes_back = self._budget.allows(failure.cause, counted)
         return self.comes_back if retries is None else counted <= retries
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
 import socket
 from collections.abc import Iterable
 from functools import cache
 from itertools import takewhile
+from pathlib import Path
 
 from allranks.errors import CannotRunHereError
 
-# Below what Linux gives out by itself (32768 and up), so that no outgoing connection sits there by chance; and above
-# what jobs without a MASTER_PORT derive from their ids (shared/distributed/address.py), which ask nobody.
-_FIRST_PORT, _LAST_PORT = 30100, 32766
+_FIRST_PORT, _LAST_PORT = 10100, 19998
+"""Above the ports that Open MPI opens (1024 and up, one for each rank), below those that jobs without a MASTER_PORT
+derive from their ids (20000 and up, ``shared/distributed/address.py``) and below Linux's ephemeral ports."""
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""First and last port that Linux gives to sockets that ask for none; 32768 and 60999 by default (ip(7))."""
 
 
 def usable_cores() -> int:
@@ -63,8 +67,16 @@ def gpu_shortage(nodes: int, processes: int) -> str:
     )
 
 
+def port_range(ephemeral: str) -> tuple[int, int]:
+    """Return the first and the last port to hand out, below the ephemeral ones unless these begin at 2048 or lower."""
+    lowest = int((ephemeral.split() or ["32768"])[0])
+    if lowest <= 2048 or lowest > _LAST_PORT:
+        return _FIRST_PORT, _LAST_PORT
+    return min(_FIRST_PORT, lowest // 2), lowest - 1
+
+
 class PortRow:
-    """Ports in a row that no other engine of this machine hands out until it is closed, whoever listens there."""
+    """Consecutive ports that no other engine in this network namespace hands out until ``close``."""
 
     def __init__(self, ports: range) -> None:
         self.first = ports.start
@@ -72,15 +84,15 @@ class PortRow:
         self._ports = ports
 
     def claim(self) -> bool:
-        """Take all of them, or none because one is in use."""
-        # A rank takes a second to listen, and until then another engine would find its port free as well.
+        """Claim all ports. Return False, and claim none, if one of them is in use."""
+        # A rank listens only a second later, and until then another engine would find its port free as well.
         if all(map(self._claim, self._ports)):
             return True
         self.close()
         return False
 
     def close(self) -> None:
-        """Let others have them."""
+        """Release the ports."""
         for claim in self._claims:
             claim.close()
 
@@ -88,7 +100,7 @@ class PortRow:
         claim = socket.socket(socket.AF_UNIX)
         self._claims.append(claim)
         try:
-            claim.bind(f"\0allranks-port-{port}")  # no file: gone with the engine, and seen where the port is seen
+            claim.bind(f"\0allranks-port-{port}")  # abstract, unix(7): no file, freed when the engine dies
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -97,22 +109,22 @@ class PortRow:
 
 
 class FreePorts:
-    """Hands out free ports in rows, none twice in the same engine until all had their turn."""
+    """Hands out rows of free ports, in turn from a random first one."""
 
     def __init__(self) -> None:
-        # Engines that start together should not try the same ports in the same order.
-        self._next = _FIRST_PORT + os.getpid() * 16 % (_LAST_PORT - _FIRST_PORT)
+        self._first, self._last = port_range(_EPHEMERAL.read_text() if _EPHEMERAL.exists() else "")
+        self._next = self._first + secrets.randbelow(self._last - self._first)
 
     def row(self, length: int = 2) -> PortRow:
-        """So many ports in a row that are free: the main port, the control plane's above it, and further ones."""
-        for _ in range(_LAST_PORT - _FIRST_PORT):
+        """Claim ``length`` free ports: the main port, the control plane's above it, and further ones."""
+        for _ in range(self._last - self._first):
             first, self._next = self._next, self._next + length
-            if self._next > _LAST_PORT:
-                self._next = _FIRST_PORT
+            if self._next > self._last:
+                self._next = self._first
             row = PortRow(range(first, first + length))
-            if first + length <= _LAST_PORT and row.claim():
+            if first + length <= self._last and row.claim():
                 return row
-        raise CannotRunHereError(f"no {length} free ports in a row between {_FIRST_PORT} and {_LAST_PORT}.")
+        raise CannotRunHereError(f"no {length} free ports in a row between {self._first} and {self._last}.")
 
 
 def _free(port: int) -> bool:

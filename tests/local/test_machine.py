@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -105,8 +105,8 @@ def test_a_scale_that_this_machine_cannot_hold_starts_nothing_and_can_be_looked_
 
 
 def test_what_one_engine_hands_out_no_other_does_until_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_FIRST_PORT", 15000)  # where no other test looks
-    monkeypatch.setattr(os, "getpid", lambda: 7)  # both begin at the same port
+    monkeypatch.setattr(machine, "port_range", lambda _: (9000, 9100))  # no other test looks there
+    monkeypatch.setattr(secrets, "randbelow", lambda _: 0)  # both begin at the same port
     ours, theirs = machine.FreePorts(), machine.FreePorts()
     first = ours.row(3)
     second = theirs.row(3)
@@ -116,17 +116,32 @@ def test_what_one_engine_hands_out_no_other_does_until_it_is_given_back(monkeypa
     second.close()
 
 
-def test_no_job_that_derives_its_ports_meets_those_that_the_engine_gives_out() -> None:
-    last = spare_ports({"AZUREML_RUN_ID": "one"}, "mpi", 29999)[-1]
-    assert last + 1 < machine.FreePorts().row().first < 32767
+@pytest.mark.parametrize(
+    ("ephemeral", "expected"),
+    [
+        ("32768\t60999\n", (10100, 19998)),
+        ("", (10100, 19998)),
+        ("15000 64000", (7500, 14999)),
+        ("10000 65000", (5000, 9999)),
+        ("1024 65535", (10100, 19998)),
+    ],
+)
+def test_ports_lie_below_the_ephemeral_ones(ephemeral: str, expected: tuple[int, int]) -> None:
+    assert machine.port_range(ephemeral) == expected
+
+
+def test_ports_differ_from_those_that_jobs_derive_from_their_ids() -> None:
+    first = spare_ports({"AZUREML_RUN_ID": "one"}, "mpi", 20000)[0]
+    assert machine.port_range("32768 60999")[1] < first
 
 
 # The range of both engines has room for two rows of main port and control plane, and both begin at its first port.
 NARROW = """\
-import sys
+import secrets, sys
 from allranks.local import machine
 from allranks.cli.main import main
-machine._FIRST_PORT, machine._LAST_PORT = 15500, 15504
+machine.port_range = lambda _: (9500, 9504)
+secrets.randbelow = lambda _: 0
 sys.exit(main())
 """
 
@@ -146,4 +161,30 @@ def test_engines_that_start_together_have_ports_of_their_own(tmp_path: Path) -> 
         engines.append(subprocess.Popen(run, env=environ(), cwd=tmp_path, stdout=subprocess.PIPE))
     documents = [json.loads(engine.communicate()[0])["steps"]["ports"] for engine in engines]
     logs = [Path(document["folder"]) / "user_logs/std_log_process_0.txt" for document in documents]
-    assert sorted(log.read_text() for log in logs) == ["15500\n", "15502\n"], documents
+    assert sorted(log.read_text() for log in logs) == ["9500\n", "9502\n"], documents
+
+
+TAKES_ITS_PORT = """
+import os, socket, sys
+from pathlib import Path
+import torch.distributed as dist
+port, seen = int(os.environ["MASTER_PORT"]), Path(sys.argv[1])
+if not seen.exists() or sys.argv[2] == "always":
+    other = socket.create_server(("", port))
+with seen.open("a") as file:
+    file.write(f"{port}\\n")
+dist.init_process_group("gloo")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("how", "attempts"), [("once", 2), ("always", 3)])
+def test_a_port_in_use_is_a_cause_of_its_own_and_other_ports_are_tried(how: str, attempts: int, tmp_path: Path) -> None:
+    (tmp_path / "takes.py").write_text(TAKES_ITS_PORT)
+    seen = tmp_path / "seen"
+    asked = ("run", "takes.py", "--scale", "1x1", "--retries", "0", "--json", "--", seen, how)
+    found = json.loads(allranks(*asked, cwd=tmp_path).stdout)["steps"]["takes"]
+    assert found["attempts"] == attempts
+    assert found["restart_causes"] == ["port in use"] * (attempts - 1)
+    assert len(set(seen.read_text().split())) == attempts
+    assert (found["failure"] or {}).get("cause", "") == ("" if how == "once" else "port in use")
