@@ -6,6 +6,7 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class StepExecution(ABC):
         parent: the step that has begun this one as a part of itself; what becomes of it is then that step's concern.
         source: the execution whose outputs stand for this step's, once there is one.
         gang: the ranks of the running attempt; None for a kind of step that runs as parts.
-        files, snapshot_hash: its snapshot, which is its parent's where it is a part.
+        files: its snapshot, which is its parent's if the step is a part.
         step: as planned, and once the steps that it comes ``after`` have ended, with what these have told.
         decision: what it has decided, where that is what it does.
         aborts_at_exit: attempts that were repeated because Python's end had killed a rank; see ``aborts.py``.
@@ -80,7 +81,7 @@ class StepExecution(ABC):
         self.identified: dict[Path, list[list[str | int]]] = {}
         self.command = ""
         self.files: list[snapshot.SnapshotFile] = parent.files if parent else snapshot.snapshot_files(step.component)
-        self.snapshot_hash: str = parent.snapshot_hash if parent else snapshot.content_hash(self.files)
+        self._snapshot_hash = ""
         self._started: float | None = None
         self._ended: float | None = None
         self._last_logged: LoggedValues | None = None
@@ -139,6 +140,29 @@ class StepExecution(ABC):
     def seconds(self) -> float:
         """How long it has taken so far; 0 before it starts."""
         return 0.0 if self._started is None else (self._ended or time.monotonic()) - self._started
+
+    @property
+    def snapshot_hash(self) -> str:
+        """The sha256 of its snapshot: of the run's own copy once that is taken, else of the user's files."""
+        if self.parent is not None:
+            return self.parent.snapshot_hash
+        if not self._snapshot_hash:
+            self._snapshot_hash = snapshot.content_hash(self.files)
+        return self._snapshot_hash
+
+    def take_snapshot(self) -> None:
+        """Copy its files into the run, and hash the copy: the user's own files may change at any moment."""
+        self.folder.path.mkdir(parents=True)
+        self.files = snapshot.copy_snapshot(self.files, self.folder.snapshot)
+        self._snapshot_hash = snapshot.copied_hash(self.files, self.folder.snapshot)
+
+    @property
+    def readable_files(self) -> list[snapshot.SnapshotFile]:
+        """Its files, each from the run's copy if the user has deleted the original."""
+        copies = self.folder.snapshot
+        return [
+            one if one.source.exists() else replace(one, source=copies / one.path, members=None) for one in self.files
+        ]
 
     @property
     def python(self) -> Path:
@@ -292,8 +316,7 @@ def take_snapshots(executions: Iterable[StepExecution], run: RunFolder) -> None:
     """
     try:
         for execution in executions:
-            execution.folder.path.mkdir(parents=True)
-            snapshot.copy_snapshot(execution.files, execution.folder.snapshot)
+            execution.take_snapshot()
     except BaseException:
         shutil.rmtree(run.path, ignore_errors=True)
         raise

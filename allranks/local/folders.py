@@ -234,11 +234,12 @@ class RunsHome:
         if self.path.is_file():
             raise StorageError(f"the runs folder {self.path} is a file.", _OTHER_FOLDER)
         try:
-            for folder in (self.path, self.runs, self.cache, self.path / "work"):
-                make_private_folder(folder)
-            for name, text in ((".gitignore", "*\n"), (RUNS_MARK, RUNS_MARK_TEXT)):
+            make_private_folder(self.path)
+            for name, text in ((RUNS_MARK, RUNS_MARK_TEXT), (".gitignore", "*\n")):  # before a snapshot sees the rest
                 if not (self.path / name).exists():
                     (self.path / name).write_text(text)
+            for folder in (self.runs, self.cache, self.path / "work"):
+                make_private_folder(folder)
         except OSError as error:
             message = f"cannot write to the runs folder {self.path}: {error.strerror or error}."
             raise StorageError(message, _OTHER_FOLDER) from error

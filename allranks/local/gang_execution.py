@@ -141,7 +141,7 @@ class GangExecution(StepExecution):
         if self._lost_template or self._installs or not self.step.host.is_this_machine or not is_keeper_there():
             return None
         stable = {*inherited, *self.step.environment_variables, *RESOURCE_VARIABLES}
-        return WarmRanks(self.files, frozenset(stable))
+        return WarmRanks(self.readable_files, frozenset(stable))
 
     def _make_overlays(self) -> None:
         """Make the places where its commands may install packages, as far as they are not there."""
@@ -193,7 +193,9 @@ class GangExecution(StepExecution):
         """Whether it seems to install packages: then each node has an interpreter of its own to change."""
         if not self.step.host.is_this_machine:
             return False
-        return seems_to_install(" ".join([self.step.component.command, *self.step.literals.values()]), self.files)
+        return seems_to_install(
+            " ".join([self.step.component.command, *self.step.literals.values()]), self.readable_files
+        )
 
     @property
     def _overlays(self) -> list[Path]:

@@ -38,6 +38,8 @@ def _warning(component: Component) -> Problem | None:
     files = [file for file in snapshot.snapshot_files(component) if file.members is None]
     total, parts, tops = 0, Counter[str](), Counter[str]()
     for file in files:
+        if not file.source.exists():  # deleted since it was listed
+            continue
         size = file.source.stat().st_size
         total += size
         top, _, below = file.path.partition("/")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from allranks.local import cache, snapshot
@@ -24,11 +23,10 @@ def lay_out_nodes(folder: StepFolder, files: Sequence[SnapshotFile], content_has
     """Give every node its own copy of a step's snapshot.
 
     Raises:
-        OSError: the snapshot is no longer what was planned: whoever can write there could have anything executed.
+        OSError: the snapshot was changed since it was taken, so it could execute anything.
     """
-    kept = [replace(file, source=folder.snapshot / file.path, members=None) for file in files]
-    if snapshot.content_hash(kept) != content_hash:
-        raise OSError(f"the files in {folder.snapshot} are not those that were planned")
+    if snapshot.copied_hash(files, folder.snapshot) != content_hash:
+        raise OSError(f"the files in {folder.snapshot} were changed since the run began")
     for node in range(nodes):
         cache.remove_path(folder.work(node).parent)
         shutil.copytree(folder.snapshot, folder.work(node))

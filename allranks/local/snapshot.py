@@ -64,7 +64,7 @@ class SnapshotFile:
         """The zip file of a folder as the SDK writes it: stored, the folder itself first, with the files' own times."""
         buffer = BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
-            for path in (self.source, *(self.members or ())):
+            for path in filter(Path.exists, (self.source, *(self.members or ()))):
                 archive.write(path, os.path.relpath(path, self.source.parent))
         return buffer.getvalue()
 
@@ -105,19 +105,33 @@ def content_hash(snapshot: Sequence[SnapshotFile]) -> str:
     return digest.hexdigest()
 
 
-def copy_snapshot(snapshot: Sequence[SnapshotFile], destination: Path) -> None:
+def copy_snapshot(snapshot: Sequence[SnapshotFile], destination: Path) -> list[SnapshotFile]:
     """Copy the files to ``destination`` (made if absent), with their mode bits; links become what they point to.
+
+    Returns the files that were copied: one that was deleted since it was listed is left out.
 
     Raises:
         StorageError: a file cannot be read or written.
     """
-    try:
-        for folder in {destination, *((destination / file.path).parent for file in snapshot)}:
-            folder.mkdir(parents=True, exist_ok=True)
-        for file in snapshot:
-            file.copy_to(destination / file.path)
-    except OSError as error:
-        raise StorageError(f"Cannot copy the snapshot to {destination}: {error}.") from error
+    copied = []
+    destination.mkdir(parents=True, exist_ok=True)
+    for file in snapshot:
+        place = destination / file.path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file.copy_to(place)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not file.source.exists():
+                continue
+            problem = f"Cannot copy {file.source} to the snapshot {destination}: {error.strerror or error}."
+            raise StorageError(problem, "A file that no step needs can be left out: name it in .amlignore.") from error
+        copied.append(file)
+    return copied
+
+
+def copied_hash(snapshot: Sequence[SnapshotFile], folder: Path) -> str:
+    """Return the ``content_hash`` of a copy of these files. Raises StorageError if one of them cannot be read."""
+    return content_hash([SnapshotFile(file.path, folder / file.path) for file in snapshot])
 
 
 def first_files(code: Path) -> Iterator[SnapshotFile]:
@@ -139,13 +153,21 @@ def _walk(folder: str, prefix: str, ignore: IgnoreFile, above: tuple[str, ...]) 
     """All files under ``folder``; the SDK matches a linked folder's files by where they really are."""
     real = os.path.realpath(folder)
     _refuse_loop(real, folder, above)
-    for entry in os.scandir(folder):
+    for entry in _entries(folder):
         path = prefix + entry.name
         if entry.is_dir():
             if not is_left_out(entry.path):
                 yield from _walk(entry.path, path + "/", ignore, (*above, real))
         elif not ignore.excludes(f"{real}/{entry.name}"):
             yield SnapshotFile(path, _regular_file(entry))
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """The entries of a folder; none if it was deleted since it was listed."""
+    try:
+        return list(os.scandir(folder))
+    except FileNotFoundError:
+        return []
 
 
 def _merged(code: Path | None, component: Component) -> Iterator[SnapshotFile]:
@@ -189,7 +211,7 @@ def _tree(folder: str, prefix: str, ignores: tuple[IgnoreFile, ...], above: tupl
         return
     real = os.path.realpath(folder)
     _refuse_loop(real, folder, above)
-    for entry in os.scandir(folder):
+    for entry in _entries(folder):
         path = prefix + entry.name
         if entry.is_dir():
             if is_left_out(entry.path):

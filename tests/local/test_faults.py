@@ -253,7 +253,7 @@ def test_the_snapshot_is_checked_before_it_is_run(tmp_path):
     engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
     copied(tmp_path, "echo fine\n").write_text("echo evil\n")
     document = json.loads(engine.communicate(timeout=30)[0])
-    assert "not those that were planned" in document["steps"]["second"]["failure"]["message"]
+    assert "not changed since the run began" in document["steps"]["second"]["failure"]["message"]
 
 
 def test_editing_the_code_during_a_run_changes_the_next_run_only(tmp_path):

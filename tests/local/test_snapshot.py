@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from allranks.errors import StorageError, UsageError
-from allranks.local.folders import RunsHome
+from allranks.local.folders import RunsHome, StepFolder
 from allranks.local.heavy import LARGEST_SNAPSHOT, heavy_snapshots
-from allranks.local.snapshot import snapshot_files
+from allranks.local.node_folders import lay_out_nodes
+from allranks.local.snapshot import copied_hash, copy_snapshot, snapshot_files
 from allranks.spec import Component, Source
 from tests.local.support import allranks, pipeline, run_json, step
 
@@ -61,6 +65,82 @@ def test_a_dry_run_warns_too(tmp_path):
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('ls', more='code: .')}}}\n")
     RunsHome(tmp_path / ".allranks").prepare()
     assert "holds models or logs: mlflow.db" in allranks("run", file, "--dry-run", cwd=tmp_path).stderr
+
+
+GROWS = """
+import sys
+with open("train.log", "ab") as log:
+    print("ready", flush=True)
+    while True:
+        log.write(b"another line" * 1000)
+        log.flush()
+        if log.tell() > 1_000_000:
+            log.truncate(7)
+"""
+
+
+def test_a_log_that_grows_in_the_code_folder_fails_no_run(tmp_path):
+    (tmp_path / "code").mkdir()
+    code = tmp_path / "code"
+    (code / "main.py").write_text("print(open('train.log').read(7))")
+    writer = subprocess.Popen([sys.executable, "-c", GROWS], cwd=code, stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        for _ in range(3):
+            result = run_json("main.py", cwd=code)
+            assert result["exit"] == 0, result
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+def test_files_may_change_appear_and_go_at_any_moment(tmp_path):
+    """Between the list of the files, their copy and the start of the ranks; the run keeps what it has copied."""
+    (tmp_path / "code" / "pkg").mkdir(parents=True)
+    for name in ("main.py", "edited.txt", "gone.txt", "pkg/gone.py"):
+        (tmp_path / "code" / name).write_text("before")
+    files = snapshot_files(Component(name="mine", source=Source(None, tmp_path), code=tmp_path / "code"))
+    shutil.rmtree(tmp_path / "code/pkg")
+    (tmp_path / "code/gone.txt").unlink()
+    (tmp_path / "code/edited.txt").write_text("after the list")
+    (tmp_path / "code/new.txt").touch()
+    folder = StepFolder(tmp_path / "step")
+    copied = copy_snapshot(files, folder.snapshot)
+    content = copied_hash(copied, folder.snapshot)
+    (tmp_path / "code/edited.txt").write_text("after the copy")
+    lay_out_nodes(folder, copied, content, nodes=2)
+    assert [file.path for file in copied] == ["edited.txt", "main.py"]
+    assert {(folder.work(node) / "edited.txt").read_text() for node in (0, 1)} == {"after the list"}
+    (folder.snapshot / "main.py").write_text("something else")
+    with pytest.raises(OSError, match="were changed since the run began"):
+        lay_out_nodes(folder, copied, content, nodes=2)
+
+
+def test_the_code_may_be_deleted_while_its_step_waits(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "two.py").write_text("print('two')")
+    one, two = (
+        step("rm -r $CODE", more="environment_variables: {CODE: %s}" % (tmp_path / "code")),
+        step("python two.py", more="code: ./code", inputs='after: "${{parent.jobs.one.outputs.out}}"'),
+    )
+    one = one.replace("outputs: {}", "outputs: {out: {type: uri_folder}}")
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {one}, two: {two}}}")
+    result = run_json(file, cwd=tmp_path)
+    assert result["exit"] == 0, result["steps"]["two"]["failure"]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/main.py").touch()
+    files = snapshot_files(Component(name="mine", source=Source(None, tmp_path), code=tmp_path / "code"))
+    (tmp_path / "code/main.py").unlink()
+    (tmp_path / "code/main.py").mkdir()
+    with pytest.raises(
+        StorageError, match=r"Cannot copy \S+/code/main.py to the snapshot .*: Is a directory"
+    ) as caught:
+        copy_snapshot(files, tmp_path / "copy")
+    assert "name it in .amlignore" in caught.value.hint
 
 
 def test_what_is_not_utf_8_is_named(tmp_path):
