@@ -246,14 +246,17 @@ def test_the_snapshot_is_checked_before_it_is_run(tmp_path):
         f"""
         type: pipeline
         jobs:
-          first: {step("sleep 2", outputs="out: {type: uri_folder}")}
+          first: {step("touch $AT/runs; until [ -e $AT/go ]; do sleep 0.05; done", outputs="out: {type: uri_folder}")}
           second: {step("bash say.sh", inputs="data: '${{parent.jobs.first.outputs.out}}'", more="code: ./code")}
         """,
     )
-    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
+    variables = environ(AT=str(tmp_path))
+    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=variables, stdout=subprocess.PIPE)
+    wait_for((tmp_path / "runs").exists)
     copied(tmp_path, "echo fine\n").write_text("echo evil\n")
+    (tmp_path / "go").touch()
     document = json.loads(engine.communicate(timeout=30)[0])
-    assert "not changed since the run began" in document["steps"]["second"]["failure"]["message"]
+    assert "changed since the run began" in document["steps"]["second"]["failure"]["message"]
 
 
 def test_editing_the_code_during_a_run_changes_the_next_run_only(tmp_path):
