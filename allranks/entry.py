@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+
+def open_missing_streams() -> None:
+    """Open /dev/null for each standard stream that is closed, as after ``<&-``.
+
+    Otherwise the next file or socket gets its number, and a child process cannot inherit it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # the lowest free descriptor is the stream's own
+            stream = open(os.devnull, "r" if name == "stdin" else "w")  # noqa: PTH123, SIM115 it stays open
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def main() -> int:
     """What ``allranks`` was asked for; its exit code."""
+    open_missing_streams()
     if sys.argv[1:2] == ["run"] and sys.platform == "linux":
         from allranks.cli.kept_engine import run_in_kept_engine
 

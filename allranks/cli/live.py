@@ -131,11 +131,17 @@ class _Together(RunObserver):
             observer.tick(steps)
 
     def stopping(self, seconds: float) -> None:
-        """The ranks were asked to save and to end: said above the table, or on standard error where there is none."""
+        """The ranks were asked to save and to end."""
         for observer in self._observers:
             observer.stopping(seconds)
+        self.warned(stopping_words(seconds))
+
+    def warned(self, text: str) -> None:
+        """Print a note above the table, or on standard error if there is no table."""
+        for observer in self._observers:
+            observer.warned(text)
         if not any(isinstance(observer, _LiveTable) for observer in self._observers):
-            print_note(stopping_words(seconds))
+            print_note(text)
 
     def killed(self) -> None:
         """The engine was killed."""
@@ -198,10 +204,10 @@ class _LiveTable(ShownRun):
             width, height = self._view.size
             self._view.draw(status_table(results, width, self._curves, self._progress, height))
 
-    def stopping(self, seconds: float) -> None:
-        """Say it above the table."""
+    def warned(self, text: str) -> None:
+        """Print a note above the table."""
         if self._view is not None:
-            self._view.print_above(f"note: {stopping_words(seconds)}\n")
+            self._view.print_above(f"note: {text}\n")
 
     def killed(self) -> None:
         """Leave the terminal as it was found."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 
+from allranks.entry import open_missing_streams
 from allranks.local import fingerprint, machine, processes
 from allranks.local.branches import is_taken, settled_inputs
 from allranks.local.cache import StepCache, Workplace, discard_leftovers
@@ -53,6 +54,7 @@ def run_plan(plan: RunPlan, options: RunOptions, observer: RunObserver) -> RunRe
     Raises:
         StorageError: the runs folder cannot be written.
     """
+    open_missing_streams()
     options.home.prepare()
     with _TURN, options.home.explained(), private_umask() as umask:
         discard_leftovers(options.home)
@@ -122,6 +124,7 @@ class _Engine:
         temporary = self._context.temporary
         marker = f"AZUREML_ROOT_RUN_ID={self._folder.id}"
         temporary.open()
+        self._tracking.endpoint.warn = self._observer.warned
         self._watch = GangWatch(
             marker, self._executions, self._tracking.endpoint, self._observer.killed, temporary.remove
         )

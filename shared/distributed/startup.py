@@ -17,7 +17,7 @@ from pathlib import Path
 
 from shared.distributed.address import is_loopback
 from shared.distributed.control import Control
-from shared.distributed.errors import ControlError, Refusal, UnsavedError, print_line
+from shared.distributed.errors import ControlError, Refusal, UnsavedError, open_missing_streams, print_line
 from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
@@ -60,6 +60,7 @@ def init(
         LaunchError: the environment contradicts itself, or says half; see ``detect``.
         ControlError: the ranks did not find each other or do not agree.
     """
+    open_missing_streams()
     seconds, step_timeout = seconds_of(timeout, 0.0), step_timeout or timeout
     launch = detect()
     start = _earlier_refusal(launch) or (framework_starter(framework) if framework is not None else None)

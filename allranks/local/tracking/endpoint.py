@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,15 +24,16 @@ _CHILD = (
     "import sys; sys.path.insert(3, sys.argv.pop(1))\n"
     "from allranks.local.tracking.server import serve_tracking; serve_tracking()"
 )
-_QUICK_SECONDS = 2.0  # a server that ends sooner has not been able to start
-_MOST_QUICK_ENDS = 3
+_MOST_FAILURES = 3
 _SETTLE_SECONDS = 10.0
+_REQUEST_SECONDS = 1.0  # that a client gets to send its request to a server that could not start
 
 
 class TrackingEndpoint:
     """Where the steps of a run log to.
 
-    ``descriptor`` is to be watched: when it becomes readable, ``attend`` is due. It changes with that.
+    ``descriptor`` is to be watched: when it becomes readable, ``attend`` is due. It changes with that. ``warn`` is
+    called with a text for the user once the server has failed for the last time.
 
     Args:
         home: the runs folder.
@@ -46,12 +48,12 @@ class TrackingEndpoint:
         self._address: tuple[str, int] = self._listener.getsockname()
         self._child: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
-        self._started = 0.0
-        self._quick_ends = 0
+        self._failures = 0
+        self.warn: Callable[[str], None] = lambda _: None
 
     @property
     def descriptor(self) -> int:
-        """The server's pidfd while it runs, else the socket; -1 after it was given up."""
+        """The server's pidfd while it runs, else the socket; -1 after ``close``."""
         if self._child is not None:
             return self._pidfd
         return -1 if self._listener is None else self._listener.fileno()
@@ -72,24 +74,25 @@ class TrackingEndpoint:
         return found | proxy_exceptions(environ, [host])
 
     def attend(self) -> None:
-        """Start the server, since somebody has connected; or take note that it has died: the next one starts it anew.
+        """Start the server when a client has connected, or note that it has ended: the next client starts another.
 
-        After three that could not start there is none any more, and clients are told at once that nobody listens.
+        After three that ended with an error none is started, and each client gets an error that it does not retry.
         """
         if self._child is None:
-            self._start()
+            if self._failures < _MOST_FAILURES:
+                self._start()
+            else:
+                self._refuse()
             return
-        self._child.wait()
+        self._failures += self._child.wait() > 0  # one that was killed says nothing of the next one
         self._forget()
-        if time.monotonic() - self._started < _QUICK_SECONDS:
-            self._quick_ends += 1
-        if self._quick_ends >= _MOST_QUICK_ENDS and self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        if self._failures == _MOST_FAILURES:
+            self.warn(f"{self._problem} MLflow calls of this run fail.")
 
     def settle(self) -> None:
         """Wait until all is stored that ranks had sent; at once when nobody has connected."""
-        if self._child is None and self._listener is not None and self._is_called():
+        can_start = self._listener is not None and self._failures < _MOST_FAILURES
+        if self._child is None and can_start and self._is_called():
             self._start()
         if self._child is None or self._child.poll() is not None:  # in the queue of a dead one nobody answers
             return
@@ -133,7 +136,6 @@ class TrackingEndpoint:
                 start_new_session=True,
                 preexec_fn=partial(processes.die_with, os.getpid()),  # noqa: PLW1509 safe here: the engine has one thread
             )
-        self._started = time.monotonic()
         self._pidfd = os.pidfd_open(self._child.pid)
         assert self._child.stdin is not None  # noqa: S101 it is a pipe
         try:
@@ -141,6 +143,24 @@ class TrackingEndpoint:
             self._child.stdin.flush()
         except BrokenPipeError:  # it has ended already, and the pidfd says so
             pass
+
+    @property
+    def _problem(self) -> str:
+        last = (self._log.read_text(errors="replace").splitlines() or [""])[-1]
+        return f"The tracking server could not start: {last.strip()} (log: {self._log})."
+
+    def _refuse(self) -> None:
+        """Answer 501, which MLflow raises at once. It retries 500 and a refused connection for minutes."""
+        body = json.dumps({"error_code": "INTERNAL_ERROR", "message": self._problem}).encode()
+        head = "HTTP/1.1 501 Not Implemented\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        assert self._listener is not None  # noqa: S101 a client has connected
+        with suppress(OSError), self._listener.accept()[0] as connection:
+            connection.settimeout(_REQUEST_SECONDS)
+            connection.recv(1 << 16)
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 16):  # closing before all is read would reset the connection
+                pass
 
     def _forget(self) -> None:
         assert self._child is not None  # noqa: S101 it has just ended

@@ -219,15 +219,24 @@ def test_the_server_ends_with_an_engine_that_is_killed(home):
 
 def test_a_server_that_cannot_start_is_given_up(home, tmp_path):
     endpoint = TrackingEndpoint(home, tmp_path / "tracking.txt")
+    warnings: list[str] = []
+    endpoint.warn = warnings.append
     home.tracking.write_text("no database, but long enough for SQLite to see it" * 100)
     for _ in range(3):
         endpoint.attend()
         assert select.select([endpoint.descriptor], [], [], 20)[0]
         endpoint.attend()
-    assert endpoint.descriptor == -1
-    assert "could not start" in (tmp_path / "tracking.txt").read_text()
-    with pytest.raises(ConnectionRefusedError):
-        Client(endpoint).ask("GET", "/health")
+    (warning,) = warnings
+    assert warning.startswith("The tracking server could not start: ")
+    assert str(tmp_path / "tracking.txt") in warning
+    client = Client(endpoint)
+    client.connection.request("POST", "/api/2.0/mlflow/runs/create", b"x" * 2**20)
+    endpoint.attend()
+    answer = client.connection.getresponse()
+    assert answer.status == 501
+    assert "could not start" in json.loads(answer.read())["message"]
+    endpoint.settle()
+    assert not endpoint.pids, "no server is started again"
     endpoint.close()
 
 

@@ -1,0 +1,56 @@
+"""Standard streams that are closed, as daemons and wrappers leave them, and a tracking server that cannot start."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.components.training import arguments, write_digits
+from tests.helpers import ROOT, clean_environment
+from tests.local.support import allranks, command, environ, run_json
+
+CLOSED = ["<&-", "<&- >&- 2>&-"]
+LOGS = "import mlflow\nmlflow.log_metric('seen', 3)\n"
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_a_run_logs_its_metrics(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "logs.py").write_text(LOGS)
+    line = f"exec {shlex.join(command('run', 'logs.py'))} {closed}"
+    assert subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environ(), check=False).returncode == 0
+    (state,) = tmp_path.glob(".allranks/runs/*/run.json")
+    assert json.loads(state.read_text())["steps"]["logs"]["metrics"]["seen"] == 3
+    assert not (state.parent / "tracking.txt").read_text()
+
+
+def test_a_component_trains_without_the_engine(tmp_path: Path) -> None:
+    data = write_digits(tmp_path / "digits", rows=100)
+    script = ROOT / "components/train_ddp/train_ddp.py"
+    words = [sys.executable, str(script), *arguments(data, tmp_path, epochs=1)]
+    line = f"exec {shlex.join(words)} 2>&-"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=clean_environment({}), check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "model/MLmodel").exists()
+
+
+def test_a_tracking_server_that_cannot_start_is_named_and_fails_clients_at_once(tmp_path: Path) -> None:
+    """MLflow retries other errors for minutes, with pauses that double."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/sitecustomize.py").write_text(
+        "import sys\nif 'allranks.local.tracking.server' in ' '.join(sys.orig_argv): sys.exit('no room')\n"
+    )
+    (tmp_path / "logs.py").write_text(LOGS)
+    broken = environ(PYTHONPATH=f"{tmp_path / 'broken'}:{ROOT}")
+    done = subprocess.run(
+        command("run", "logs.py"), cwd=tmp_path, env=broken, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "note: The tracking server could not start: SystemExit: no room (log: " in done.stderr
+    assert "RestException: INTERNAL_ERROR: The tracking server could not start" in done.stderr
+    assert run_json("logs.py", cwd=tmp_path)["steps"]["logs"]["metrics"] == {"seen": 3}
+    assert "seen" in allranks("runs", "show", "latest", cwd=tmp_path).stdout
