@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
-
-def open_missing_streams() -> None:
-    """Open /dev/null for each standard stream that is closed, as after ``<&-``.
-
-    Otherwise the next file or socket gets its number, and a child process cannot inherit it.
-    """
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # the lowest free descriptor is the stream's own
-            stream = open(os.devnull, "r" if name == "stdin" else "w")  # noqa: PTH123, SIM115 it stays open
-            os.set_inheritable(stream.fileno(), True)
-            setattr(sys, name, stream)
+from allranks.files import open_missing_streams
 
 
 def main() -> int:

@@ -1,9 +1,10 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and standard streams that are closed."""
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -50,3 +51,15 @@ def write_files(texts: Mapping[Path, str]) -> None:
             with suppress(OSError):
                 written.unlink(missing_ok=True)
         raise
+
+
+def open_missing_streams() -> None:
+    """Open /dev/null for each standard stream that is closed, as after ``<&-``.
+
+    Otherwise the next file or socket gets its number, and a child process cannot inherit it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # the lowest free descriptor is the stream's own
+            stream = open(os.devnull, "r" if name == "stdin" else "w")  # noqa: PTH123, SIM115 it stays open
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)

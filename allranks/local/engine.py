@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 
-from allranks.entry import open_missing_streams
+from allranks.files import open_missing_streams
 from allranks.local import fingerprint, machine, processes
 from allranks.local.branches import is_taken, settled_inputs
 from allranks.local.cache import StepCache, Workplace, discard_leftovers
