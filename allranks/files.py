@@ -10,20 +10,21 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, follow_links: bool = True) -> None:
     """Write a text file; who is killed meanwhile, or finds the disk full (OSError), leaves what was there before.
 
     It is written aside and renamed. A link stays one, and what is no file, such as ``/dev/stdout``, is written to.
+    Without ``follow_links`` the file takes the place of a link, and the target of the link is kept.
     """
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(), follow_links=follow_links)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, *, follow_links: bool = True) -> None:
     """Write any file as ``write_text`` writes one of text."""
-    if path.exists() and not path.is_file():
+    if follow_links and path.exists() and not path.is_file():
         path.write_bytes(content)
         return
-    path = path.resolve()
+    path = path.resolve() if follow_links else path.absolute()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         aside.write_bytes(content)

@@ -118,9 +118,13 @@ def remove_file(path: Path) -> None:
 def remove_folder(path: Path) -> None:
     """Remove a folder with all that is in it, if it is there; what a listing did not show yet, when it does.
 
+    Of a link the target stays.
+
     Raises:
         OSError: something cannot be removed.
     """
+    if path.is_symlink():
+        remove_file(path)
     for pause in (*_PAUSES, None):
         for inside in list_folder(path):
             if inside.is_dir() and not inside.is_symlink():

@@ -53,7 +53,9 @@ def _end_killed(folder: RunFolder, state: dict[str, Any], steps: Mapping[str, di
     """Complete what an engine that was killed has left."""
     began, ends = state.get("started"), [_last_sign(folder.state)]
     for name, step in steps.items():
-        trials = [(trial, StepFolder(Path(trial["folder"]))) for trial in step.get("trials", ())]
+        trials = [
+            (trial, folder.executed(f"{name}.{trial['number']}", trial["folder"])) for trial in step.get("trials", ())
+        ]
         signs = [_last_sign(*_signs(of)) for of in (folder.step(name), *(of for _, of in trials))]
         if step["status"] in _RUNNING and step.get("started") is not None and began is not None:
             step["seconds"] = round(max(step["seconds"], max(signs) - began - step["started"]), 3)

@@ -18,7 +18,7 @@ from allranks.cli.run_state import steps_and_trials
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.local import processes
 from allranks.local.event_folders import EventCurves, event_places
-from allranks.local.folders import RunFolder, StepFolder
+from allranks.local.folders import RunFolder
 from allranks.local.record_shapes import read_json_file
 from allranks.local.tracking.export import export_to_mlflow
 
@@ -72,8 +72,7 @@ def _check_installed(package: str, name: str) -> None:
 
 def _places_with_events(run: RunFolder, step: str) -> list[tuple[str, Path]]:
     """The folders with event files of a step or trial, each by the name that TensorBoard shows."""
-    own = run.step(step)
-    executed = StepFolder(own.logs.resolve().parent)
+    executed = run.executed(step)
     key = (read_json_file(executed.state) or {}).get("key", "")
     places = [place for place in event_places(run.home, executed, key) if EventCurves([place]).has_files()]
     named: dict[str, Path] = {}

@@ -211,7 +211,8 @@ def _serve_pages(args: argparse.Namespace, home: RunsHome) -> int:
 
 def _remove_run(args: argparse.Namespace, home: RunsHome) -> int:
     """Remove a run that is over, and on which no later run and no registered asset leans."""
-    folder = home.find(args.run)
+    folder = home.run(home.find(args.run).id)  # refuses a link to a folder elsewhere
+    home.prepare()  # refuses links too, before anything is removed
     if folder.alive:
         raise UsageError(f"run {folder.id} is running.", "End it first: Ctrl+C where it was started.")
     others = [other for other in home.all_runs() if other.id != folder.id]
@@ -223,12 +224,15 @@ def _remove_run(args: argparse.Namespace, home: RunsHome) -> int:
     if assets and not args.force:
         message = f"run {folder.id} holds what is registered as {', '.join(assets)}."
         raise UsageError(message, "--force removes it; a later run that names it is then refused.")
+    aside = folder.path.with_name(f".{folder.id}.removed")
     try:
-        forget_unfinished(home, others)
-        aside = folder.path.with_name(f".{folder.id}.removed")
         folder.path.rename(aside)  # gone at once, even if the rest is slow
         remove_tracked_runs(home, folder.id)
+        forget_unfinished(home, others)
         shutil.rmtree(aside, onerror=_make_writable)
+    except StorageError:  # of the database: the run stays, to be removed later
+        aside.rename(folder.path)
+        raise
     except OSError as error:
         raise StorageError(f"cannot remove {folder.path}: {error.strerror or error}.") from error
     print(json.dumps({"removed": folder.id}) if args.json else f"removed {folder.id}")

@@ -93,7 +93,7 @@ def corrupt_file(saved: SavedCheckpoint) -> Path | None:
 def _work_outputs(run: RunFolder, folder: StepFolder) -> Path:
     """Where a step writes until it has succeeded."""
     state = read_json_file(folder.state) or {}
-    return run.home.work(str(state.get("key", ""))) / "outputs"
+    return run.home.path / "work" / str(state.get("key", "")) / "outputs"
 
 
 def _tree(outputs: Path) -> dict[str, int]:

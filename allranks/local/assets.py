@@ -20,7 +20,7 @@ from allranks import catalogue
 from allranks.errors import UsageError
 from allranks.local.checkout_assets import COMPONENTS, DATA, ENVIRONMENTS, MODELS, CheckoutAssets, asset_path
 from allranks.local.file_locks import held_lock
-from allranks.local.folders import RunsHome, write_json_file
+from allranks.local.folders import RunsHome, child, write_json_file
 from allranks.local.record_shapes import read_json_file
 
 MAP_FILE = "allranks-map.yaml"
@@ -124,8 +124,9 @@ class CloudStandIns:
         versions = {} if self.home is None else _versions(self.home, name)
         # The latest is the one that was registered last, and not by its time: a clock may be set back.
         entry = versions.get(version or next(reversed(versions), ""))
-        path = Path(str(entry["path"])) if entry else None
-        return path if path is not None and path.exists() else None
+        path = Path(str(entry["path"])) if entry and self.home else None
+        inside = self.home.path.resolve() if self.home else Path()  # where outputs lie; another path is not believed
+        return path if path is not None and path.exists() and path.resolve().is_relative_to(inside) else None
 
 
 def read_mapping(options: Iterable[str], folder: Path) -> dict[str, Path]:
@@ -189,7 +190,7 @@ def assets_below(home: RunsHome, folder: Path) -> list[str]:
     inside = folder.absolute()
     return [
         f"azureml:{file.stem}:{version}"
-        for file in sorted((home.path / "assets").glob("*.json"))
+        for file in sorted(child(home.path, "assets").glob("*.json"))
         for version, entry in _versions(home, file.stem).items()
         if Path(str(entry["path"])).absolute().is_relative_to(inside)
     ]
@@ -203,4 +204,4 @@ def _versions(home: RunsHome, name: str) -> dict[str, dict[str, str | float | No
 def _file(home: RunsHome, name: str) -> Path:
     if not is_asset_name(name):
         raise UsageError(f"{name!r} is no name for an asset: {ASSET_NAME_RULE}.")
-    return home.path / "assets" / f"{name}.json"
+    return child(home.path, "assets") / f"{name}.json"

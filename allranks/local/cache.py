@@ -10,7 +10,7 @@ from pathlib import Path
 
 from allranks.local import fingerprint
 from allranks.local.file_locks import try_lock
-from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
+from allranks.local.folders import RunFolder, RunsHome, StepFolder, child, write_json_file
 from allranks.local.record_shapes import read_json_file
 
 
@@ -73,7 +73,7 @@ class Workplace:
     @property
     def outputs(self) -> Path:
         """What the step has written so far."""
-        return self.path / "outputs"
+        return child(self.path, "outputs")
 
     @property
     def journal(self) -> Path:
@@ -104,7 +104,7 @@ class Workplace:
         """Empty it for an attempt, but for the outputs named: those that a script may continue from."""
         self.outputs.mkdir(exist_ok=True)
         for entry in self.outputs.iterdir():
-            if entry.name not in kept:
+            if entry.name not in kept or not entry.resolve().is_relative_to(self.path.resolve()):
                 remove_path(entry)
 
     def loosen_links(self) -> None:
@@ -141,7 +141,7 @@ def forget_unfinished(home: RunsHome, others: Iterable[RunFolder]) -> None:
 
     Kept is what an engine is writing, and what one of the other runs would continue.
     """
-    _discard(home, {path.name for path in (home.path / "work").glob("*")} - _keys(others))
+    _discard(home, {path.name for path in child(home.path, "work").glob("*") if not path.is_symlink()} - _keys(others))
 
 
 def discard_leftovers(home: RunsHome) -> None:
@@ -150,9 +150,11 @@ def discard_leftovers(home: RunsHome) -> None:
     That is a workplace without outputs, one that no run knows of, what was about to be removed, and the rest of a run
     that ``allranks runs remove`` did not come to the end of.
     """
-    for path in (*home.runs.glob(".*.removed"), *(home.path / "work").glob(".*")):
+    for path in (*home.runs.glob(".*.removed"), *child(home.path, "work").glob(".*")):
         shutil.rmtree(path, ignore_errors=True)
-    places = {path.name: Workplace(home, path.name) for path in (home.path / "work").iterdir()}
+    places = {
+        path.name: Workplace(home, path.name) for path in child(home.path, "work").iterdir() if not path.is_symlink()
+    }
     if places:
         known = _keys(home.all_runs())
         _discard(home, {key for key, place in places.items() if key not in known or not place.is_begun})
@@ -162,7 +164,8 @@ def discard_copies(run: RunFolder) -> None:
     """Remove what the steps of a run whose engine was killed had for themselves: copies of inputs, installations."""
     for pattern in ("nodes/inputs", "nodes/*/python", "trials/*/nodes/inputs", "trials/*/nodes/*/python"):
         for path in run.path.glob(f"steps/*/{pattern}"):
-            shutil.rmtree(path, ignore_errors=True)
+            if path.resolve().is_relative_to(run.home.runs.resolve()):  # not through a link that leads elsewhere
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _discard(home: RunsHome, keys: Iterable[str]) -> None:

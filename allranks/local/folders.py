@@ -54,9 +54,40 @@ RUNS_MARK_TEXT = """Signature: 8a477f597d28d172789f06886806bc55
 # Runs of allranks lie here; no snapshot takes them along. See https://bford.info/cachedir/
 """
 
-_OTHER_FOLDER = "Choose another one with --runs-dir DIR."
+_OTHER_FOLDER = "Choose another runs folder with --runs-dir DIR, or correct this one."
 _KEPT_ROOM = 2**17
 """Bytes that a run takes at its start, so that what became of it can be written on a disk that is full by then."""
+
+
+def is_plain_name(value: object) -> bool:
+    """Return whether a value can name an entry of a folder: one printable part of a path, and not ``.`` or ``..``."""
+    is_part = isinstance(value, str) and value.isprintable() and "/" not in value and value not in ("", ".", "..")
+    return is_part and len(str(value).encode()) < 256
+
+
+def child(root: Path, *names: object, source: object = "the name of a folder") -> Path:
+    """Return a path below a folder, each part of which is a name that a file, a database or a user gives.
+
+    Args:
+        root: the folder; it may be a link itself.
+        names: a name for each level; there may be no such entry.
+        source: what gave the names, for the message.
+
+    Raises:
+        StorageError: a value is not one plain name, or an entry is a link that leads out of the folder.
+    """
+    path = root
+    for name in names:
+        if not is_plain_name(name):
+            raise StorageError(
+                f"{source} holds {repr(name)[:255]}, which names nothing in {path}: "
+                "a name is printable, has no '/', and is not '', '.' or '..'.",
+                _OTHER_FOLDER,
+            )
+        path /= str(name)
+        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+            raise StorageError(f"{path} is a link to {path.resolve()}, which is not in {root}.", _OTHER_FOLDER)
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,44 +207,61 @@ class RunFolder:
         return descriptor is None
 
     def step(self, name: str) -> StepFolder:
-        """The folder of a step, nested ones by their dotted name, or of trial ``sweep.<number>``."""
+        """Return the folder of a step, nested ones by their dotted name, or of trial ``sweep.<number>``.
+
+        Raises:
+            StorageError: the name is not a plain one, or the folder is a link that leads out of the run.
+        """
         sweep, _, number = name.rpartition(".")
         if sweep and number.isdigit():  # no step's name begins with a digit
-            folder = self.path / "steps" / sweep
-            return StepFolder(folder / "trials" / number, folder)
-        return StepFolder(self.path / "steps" / name)
+            folder = child(self.path, "steps", sweep)
+            return StepFolder(child(folder, "trials", number), folder)
+        return StepFolder(child(self.path, "steps", name))
+
+    def executed(self, name: str, noted: str = "") -> StepFolder:
+        """Return the folder in which a step or trial was executed; that of a reused one lies in another run.
+
+        It is the one that was ``noted``, or else the one of the logs, which are a link then. A folder outside of the
+        runs is not believed: the step's own is returned.
+        """
+        own = self.step(name)
+        place = Path(noted) if noted else own.logs.resolve().parent
+        return StepFolder(place) if place.resolve().is_relative_to(self.path.parent.resolve()) else own
 
 
 @dataclass(frozen=True, slots=True)
 class RunsHome:
-    """The folder that holds all runs, ``.allranks`` unless told otherwise."""
+    """The folder that holds all runs, ``.allranks`` unless told otherwise.
+
+    Each path raises StorageError where it is a link that leads out of the folder: what lies there is not ours.
+    """
 
     path: Path
 
     @property
     def runs(self) -> Path:
         """The folder of the runs."""
-        return self.path / "runs"
+        return child(self.path, "runs")
 
     @property
     def cache(self) -> Path:
         """The folder of the records of finished steps."""
-        return self.path / "cache"
+        return child(self.path, "cache")
 
     @property
     def bytecode(self) -> Path:
         """What modules of snapshots were compiled to: see ``bytecode.py``."""
-        return self.path / "bytecode"
+        return child(self.path, "bytecode")
 
     @property
     def tracking(self) -> Path:
         """The database of what was logged with MLflow: see ``tracking/``."""
-        return self.path / "tracking.db"
+        return child(self.path, "tracking.db")
 
     @property
     def mlflow_files(self) -> Path:
         """The files that were logged to MLflow: they are all runs' and outlive the folder of each."""
-        return self.path / "mlflow"
+        return child(self.path, "mlflow")
 
     @property
     def option(self) -> str:
@@ -223,22 +271,26 @@ class RunsHome:
 
     def work(self, key: str) -> Path:
         """The folder of a step that is not finished, by the step's key."""
-        return self.path / "work" / key
+        return child(self.path, "work", key)
 
     def run(self, run_id: str) -> RunFolder:
         """The folder of a run, whether it exists or not."""
-        return RunFolder(self.runs / run_id)
+        return RunFolder(child(self.path, "runs", run_id))
 
     def prepare(self) -> None:
         """Make the folders; raises StorageError if the place cannot be written to."""
         if self.path.is_file():
             raise StorageError(f"the runs folder {self.path} is a file.", _OTHER_FOLDER)
+        # Links are refused now, and not when a step has been executed for hours.
+        places = [
+            child(self.path, one) for one in ("runs", "cache", "work", "assets", "bytecode", "mlflow", "tracking.db")
+        ]
         try:
             make_private_folder(self.path)
             for name, text in ((RUNS_MARK, RUNS_MARK_TEXT), (".gitignore", "*\n")):  # before a snapshot sees the rest
                 if not (self.path / name).exists():
-                    (self.path / name).write_text(text)
-            for folder in (self.runs, self.cache, self.path / "work"):
+                    write_text(self.path / name, text, follow_links=False)
+            for folder in places[:3]:
                 make_private_folder(folder)
         except OSError as error:
             message = f"cannot write to the runs folder {self.path}: {error.strerror or error}."
@@ -281,4 +333,4 @@ class RunsHome:
 
 def write_json_file(path: Path, document: Any) -> None:
     """Write a JSON file whole or not at all."""
-    write_text(path, json.dumps(document, indent=1) + "\n")
+    write_text(path, json.dumps(document, indent=1) + "\n", follow_links=False)

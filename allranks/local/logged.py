@@ -166,7 +166,7 @@ def read_step_curves(
     The logs of what was reused, and of a best trial, are a link to those of the step that was executed. Who looks again
     and again gives ``followed``, where what was read is kept; event files are then looked for every two seconds.
     """
-    return read_executed_curves(run.home, StepFolder(run.step(name).logs.resolve().parent), reader, followed)
+    return read_executed_curves(run.home, run.executed(name), reader, followed)
 
 
 def read_executed_curves(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from allranks.local.folders import is_plain_name
 from allranks.spec.budget import current_budget
 
 Shape: TypeAlias = Callable[[Any, str], Iterator[str]]
@@ -62,13 +63,13 @@ def _or_none(shape: Shape) -> Shape:
     return lambda value, where: iter(()) if value is None else shape(value, where)
 
 
-def _each(shape: Shape) -> Shape:
+def _each(shape: Shape, name: Shape | None = None) -> Shape:
     def check(value: Any, where: str) -> Iterator[str]:
         if not isinstance(value, dict):
             yield f"{where}: is no object"
             return
         for key, inner in value.items():
-            yield from _TEXT(key, where)
+            yield from (name or _TEXT)(key, where)
             yield from shape(inner, f"{where}.{key}")
 
     return check
@@ -104,9 +105,10 @@ _NUMBER = _of("a number", _is_number)
 _COUNT = _of("a number from 0 on", lambda value: _is_number(value) and isinstance(value, int) and value >= 0)
 _WORDS = _of("a text", _is_words)
 _SCALAR = _of("a text, a number, true or false", lambda v: isinstance(v, bool) or _is_logged(v) or _is_words(v))
-_NAME = _of("a name of a file", lambda value: _is_text(value) and "/" not in value and value not in ("", ".", ".."))
+_NAME = _of("a name of a file", is_plain_name)
+_NAME_OR_EMPTY = _of("a name of a file", lambda value: value == "" or is_plain_name(value))
 _METRIC = _of("a number", lambda value: value in _NOT_FINITE if isinstance(value, str) else _is_logged(value))
-_TEXTS = _each(_TEXT)
+_PATHS = _each(_TEXT, _NAME)
 _PAIRS = _each(_WORDS)
 _METRICS = _each(_METRIC)
 _MOMENT = _or_none(_NUMBER)
@@ -138,7 +140,7 @@ _LOGGED: Mapping[str, Shape] = {
 }
 _STEP_FIELDS: Mapping[str, Shape] = {
     "seconds": _NUMBER,
-    "outputs": _TEXTS,
+    "outputs": _PATHS,
     "failure": _or_none(_FAILURE),
     "after": _items(_TEXT),
     "folder": _TEXT,
@@ -156,7 +158,7 @@ _OWN_FIELDS: Mapping[str, Shape] = {
     "variables": _PAIRS,
     "environment": _or_none(_WORDS),
     "python": _TEXT,
-    "key": _or_none(_TEXT),
+    "key": _or_none(_NAME_OR_EMPTY),
     "code": _items(_TEXT),
     "inputs": _each(_or_none(_SCALAR)),
     "input_sources": _each(_fields({}, {"kind": _TEXT, "words": _WORDS})),
@@ -165,8 +167,8 @@ _OWN_FIELDS: Mapping[str, Shape] = {
 }
 _STATUS = {"status": _TEXT}
 _RUN = _fields(
-    {"run_id": _TEXT, "status": _TEXT, "steps": _each(_fields(_STATUS, _STEP_FIELDS))},
-    {"started": _MOMENT, "ended": _MOMENT, "outputs": _TEXTS, "run_dir": _TEXT, "name": _TEXT, "target": _TEXT}
+    {"run_id": _NAME, "status": _TEXT, "steps": _each(_fields(_STATUS, _STEP_FIELDS), _NAME)},
+    {"started": _MOMENT, "ended": _MOMENT, "outputs": _PATHS, "run_dir": _TEXT, "name": _TEXT, "target": _TEXT}
     | {"message": _TEXT, "values": _each(_or_none(_SCALAR)), "scale": _each(_items(_COUNT)), "only": _items(_WORDS)},
 )
 _SPAN = _of("a number above 0", lambda value: _is_number(value) and value > 0)
@@ -186,6 +188,15 @@ _SHAPES: Mapping[str, Shape] = {
     "run.json": _RUN,
     "page.json": _RUN,
     "step.json": _fields({}, {**_STATUS, **_STEP_FIELDS, **_OWN_FIELDS}),
+    "trials.json": _items(
+        _fields(
+            {"key": _NAME_OR_EMPTY, "run": _NAME, "status": _TEXT, "message": _WORDS, "parameters": _each(_SCALAR)}, {}
+        )
+    ),
+    "cache/": _fields(
+        {"run_id": _NAME, "step": _NAME, "execution": _TEXT, "outputs": _each(lambda *_: iter(()), _NAME)}, {}
+    ),
+    "assets/": _fields({"versions": _each(_fields({"path": _TEXT}, {}))}, {}),
 }
 
 
@@ -222,6 +233,6 @@ def _read_record(path: Path) -> tuple[Any, str]:
         return None, f"cannot be read: {error.strerror or error}"
     except (ValueError, RecursionError) as error:
         return None, f"is not JSON: {error}"
-    shape = _SHAPES.get(path.name)
+    shape = _SHAPES.get(path.name) or _SHAPES.get(f"{path.parent.name}/")
     wrong = next(shape(document, path.stem), "") if shape is not None else ""
     return document, f"is damaged: {wrong}" if wrong else ""

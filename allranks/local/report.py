@@ -43,7 +43,7 @@ def write_run_page(run: RunFolder, state: dict[str, Any] | None = None) -> None:
     state = state or read_json_file(run.state)
     with TrackingReader(run.home) as reader:
         document = run_document(run, state, reader)
-    write_text(run.report, run_page(run, document))
+    write_text(run.report, run_page(run, document), follow_links=False)
     if state["status"] != RUNNING:
         write_json_file(page_document(run), document)
 

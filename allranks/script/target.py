@@ -13,7 +13,7 @@ from types import MappingProxyType
 from allranks.errors import UsageError
 from allranks.files import write_text
 from allranks.local.fingerprint import json_digest
-from allranks.local.folders import RunsHome
+from allranks.local.folders import RunsHome, child
 from allranks.local.snapshot import first_files
 from allranks.request import NOTEBOOK, ScriptRequest
 from allranks.script.launches import (
@@ -188,10 +188,10 @@ def _refuse_large(code: Path, request: ScriptRequest) -> None:
 def _written_notebook(home: RunsHome, notebook: Path, text: str) -> Path:
     """The script of a notebook as a file, under the notebook's own name."""
     home.prepare()
-    folder = home.path / "notebooks" / json_digest([str(notebook), text])[:16]
+    folder = child(home.path, "notebooks", json_digest([str(notebook), text])[:16])
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{notebook.stem}.py"
-    write_text(file, text)
+    write_text(file, text, follow_links=False)
     return file
 
 

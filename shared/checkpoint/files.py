@@ -19,6 +19,7 @@ from shared.storage import (
     list_folder,
     make_folder,
     read_bytes,
+    remove_file,
     retry_transient,
     sync_folder,
     write_bytes,
@@ -131,6 +132,8 @@ def read_manifest(path: Path) -> Manifest:
         raise DamageError(f"{MANIFEST_FILE} is missing") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamageError(f"its {MANIFEST_FILE} cannot be read ({type(error).__name__}: {error})") from None
+    if strange := [name for name in manifest.files if not (_STATE.fullmatch(name) or _RANK.fullmatch(name))]:
+        raise DamageError(f"its {MANIFEST_FILE} names {strange[0]!r}, which is not a file of a checkpoint")
     if not any(_STATE.fullmatch(name) for name in manifest.files):
         raise DamageError(f"its {MANIFEST_FILE} names no file with the state")
     step = _step_of_name(path.name)
@@ -219,9 +222,12 @@ def _remove_old(folder: Path, step: int, keep: KeepRule) -> None:
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, its manifest first: what is left of it, if this is broken off, is none."""
+    """Remove a checkpoint, its manifest first: what is left of it, if this is broken off, is none.
+
+    Of a link the target stays.
+    """
     with suppress(OSError):
-        (path / MANIFEST_FILE).unlink(missing_ok=True)
+        (path if path.is_symlink() else path / MANIFEST_FILE).unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -251,7 +257,12 @@ def _names_attempt(path: Path, attempt: str) -> bool:
 
 
 def begin_folder(folder: Path, step: int) -> Path:
-    """Make the folder of a step's checkpoint; another node may have made it, and may not see it yet."""
+    """Make the folder of a step's checkpoint; another node may have made it, and may not see it yet.
+
+    A link in its place is replaced: nothing is written elsewhere.
+    """
     path = step_folder(folder, step)
+    if path.is_symlink():
+        remove_file(path)
     make_folder(path)
     return path

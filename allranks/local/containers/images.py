@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from allranks.errors import Problem, SpecError
+from allranks.files import write_text
 from allranks.local.containers.client import ContainerClient
 from allranks.local.environments.building import awaited_builder, guarded_commands, run_commands
 from allranks.local.environments.known import known_image
@@ -89,7 +90,7 @@ class ContainerImage:
             if self.is_built:
                 return  # somebody has built it while we waited
             for name, text in self.files.items():
-                (folder / name).write_text(text, encoding="utf-8")
+                write_text(folder / name, text, follow_links=False)
             command, what = self._command(self.context or folder)
             tell(what)
             with folder.with_name(f"{folder.name}.log").open("w", encoding="utf-8") as log:

@@ -14,6 +14,7 @@ from typing import IO
 
 from allranks.errors import CannotRunHereError
 from allranks.local.file_locks import held_lock, try_lock
+from allranks.local.folders import child
 from allranks.local.guard import ProcessGuard
 
 _ERROR_LINE = re.compile(r"error|\w+(?:Error|Exception|NotFound):", re.IGNORECASE)
@@ -38,7 +39,13 @@ def package_folder(python: Path) -> Path:
 
 
 def lock_file(folder: Path) -> Path:
-    """What whoever builds or removes an environment has the lock on."""
+    """Return what a builder or remover of an environment has the lock on.
+
+    Raises:
+        StorageError: the environment, its log or the folder around both is a link that leads elsewhere.
+    """
+    child(folder.parents[1], folder.parent.name, folder.name)
+    child(folder.parent, f"{folder.name}.log")
     return folder.with_name(f".{folder.name}.lock")
 
 

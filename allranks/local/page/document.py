@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.local.curves import thin_curve
-from allranks.local.folders import RunFolder, StepFolder
+from allranks.local.folders import RunFolder
 from allranks.local.logged import FollowedFiles, MetricCurve, read_executed_curves, read_step_curves
 from allranks.local.record_shapes import read_json_file
 from allranks.local.resources.summary import step_resources
@@ -76,7 +76,7 @@ def _step(
     """A step with what only its own files say; nothing is added for what these do not have."""
     curves = read_step_curves(run, name, reader, followed)
     thinned = {metric: thin_curve(points, MOST_POINTS) for metric, points in curves.items()}
-    trials = _trial_curves(run, step, reader, followed)
+    trials = _trial_curves(run, name, step, reader, followed)
     resources, over_time = step_resources(run, name)
     details = read_step_details(run, name) | ({"resources": over_time} if over_time else {})
     return {
@@ -91,7 +91,7 @@ def _step(
 def read_step_details(run: RunFolder, name: str) -> dict[str, Any]:
     """How a step was started; a reused one when it was executed."""
     own = read_json_file(run.step(name).state) or {}
-    executed = StepFolder(run.step(name).logs.resolve().parent)
+    executed = run.executed(name)
     kept = own if own.get("variables") else read_json_file(executed.state) or own
     found = {key: kept[key] for key in _DETAILS if kept.get(key)}
     found |= {key: own[key] for key in _OWN_DETAILS if own.get(key)}
@@ -102,12 +102,14 @@ def read_step_details(run: RunFolder, name: str) -> dict[str, Any]:
 
 
 def _trial_curves(
-    run: RunFolder, step: Mapping[str, Any], reader: TrackingReader, followed: FollowedFiles | None
+    run: RunFolder, name: str, step: Mapping[str, Any], reader: TrackingReader, followed: FollowedFiles | None
 ) -> dict[str, MetricCurve]:
     """The primary metric's curve of each trial of a sweep, by number; none for other steps."""
     found = {}
     for trial in step.get("trials", ())[:_MOST_TRIALS]:
-        curves = read_executed_curves(run.home, StepFolder(Path(trial["folder"])), reader, followed)
+        curves = read_executed_curves(
+            run.home, run.executed(f"{name}.{trial['number']}", trial["folder"]), reader, followed
+        )
         points = curves.get(step["primary_metric"], [])
         if len(points) > 1:
             found[str(trial["number"])] = thin_curve(points, _TRIAL_POINTS)

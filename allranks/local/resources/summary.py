@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allranks.local.curves import thin_curve
-from allranks.local.folders import RunFolder, StepFolder
+from allranks.local.folders import RunFolder
 from allranks.local.logged import MetricCurve
 from allranks.local.resources.samples import ResourceSample, read_samples
 
@@ -34,7 +34,7 @@ def read_step_samples(run: RunFolder, step: str) -> list[ResourceSample]:
     """The lines of a step where it was executed: a reused one in an earlier run, a sweep's best trial in its folder."""
     folder = run.step(step)
     own = read_samples(folder.resources)
-    return own or (read_samples(StepFolder(folder.logs.resolve().parent).resources) if folder.logs.is_symlink() else [])
+    return own or (read_samples(run.executed(step).resources) if folder.logs.is_symlink() else [])
 
 
 def step_resources(run: RunFolder, step: str) -> tuple[dict[str, Any], ResourceCurves]:

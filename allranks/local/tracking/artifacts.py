@@ -31,7 +31,7 @@ def _entries(uri: str, path: str) -> list[dict[str, Any]]:
     folder = Path(os.path.normpath(root / path))
     if not folder.is_relative_to(root):
         raise TrackingError(INVALID, f"Invalid path: {path[:200]}")
-    if not folder.is_dir() or folder.is_symlink():
+    if not folder.is_dir() or not folder.resolve().is_relative_to(root.resolve()):
         return []
     return [_entry(root, item) for item in sorted(folder.iterdir())]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from allranks.errors import StorageError
 from allranks.local.cache import discard_copies
-from allranks.local.folders import RunsHome
+from allranks.local.folders import RunFolder, RunsHome
 from allranks.local.tracking import JOB_TAG
 from allranks.local.tracking.database import transaction
 from allranks.local.tracking.experiments import ensure_experiment
@@ -67,8 +67,8 @@ class JobRuns:
                 self._make(job_run_id(self._run_id), self._name, {})
         except sqlite3.Error as error:
             raise self._fault(error) from error
-        for run_id in killed:
-            discard_copies(self._home.run(run_id))
+        for run in killed:
+            discard_copies(run)
 
     def begin_step(self, step: str, parent: str = "", tags: Mapping[str, str] | None = None) -> str:
         """Make the run of a step, or continue that of an earlier attempt.
@@ -108,16 +108,20 @@ class JobRuns:
         with suppress(sqlite3.Error):
             self._store.connection.execute(f"UPDATE runs SET status = ?, ended = ? WHERE {condition}", values)
 
-    def _end_abandoned(self, store: TrackingStore) -> set[str]:
-        """End what engines that were killed have left running; the ids of their runs."""
+    def _end_abandoned(self, store: TrackingStore) -> list[RunFolder]:
+        """End what engines that were killed have left running; return the folders of their runs.
+
+        An id of the database becomes no path: it is looked for among the folders that there are.
+        """
         rows = store.connection.execute(
             "SELECT number, coalesce(value, run_id) FROM runs LEFT JOIN tags"
             " ON kind = 'run' AND owner = run_id AND key = 'mlflow.rootRunId' WHERE managed AND status = 'RUNNING'"
         ).fetchall()
-        killed = {root for root in {root for _, root in rows} if not self._home.run(root).alive}
-        ended = [(number,) for number, root in rows if root in killed]
+        folders = [RunFolder(path) for path in self._home.runs.glob("*") if path.name in {root for _, root in rows}]
+        alive = {run.id for run in folders if run.alive}
+        ended = [(number,) for number, root in rows if root not in alive]
         store.connection.executemany("UPDATE runs SET status = 'KILLED', ended = started WHERE number = ?", ended)
-        return killed
+        return [run for run in folders if run.id not in alive]
 
     def close(self) -> None:
         """Close the database."""

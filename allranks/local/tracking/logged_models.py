@@ -152,7 +152,7 @@ def _add_params(store: TrackingStore, model_id: str, request: Mapping[str, Any])
 def _uri(store: TrackingStore, row: sqlite3.Row) -> str:
     found = store.row("SELECT location FROM experiments WHERE experiment_id = ?", row["experiment_id"])
     base = store.location(row["experiment_id"], found["location"] if found else None)
-    return f"{base.rstrip('/')}/models/{row['model_id']}/artifacts"
+    return f"{base.rstrip('/')}/models/{store.folder(row['model_id']).name}/artifacts"
 
 
 def _shown(store: TrackingStore, row: sqlite3.Row) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from allranks.local.folders import RunsHome
+from allranks.local.folders import RunsHome, child
 from allranks.local.metrics_file import metrics_document
 from allranks.local.tracking import JOB_TAG
 from allranks.local.tracking.database import UNREADABLE, open_reader
@@ -83,8 +83,8 @@ def child_runs_document(children: Iterable[ChildRun]) -> list[dict[str, Any]]:
 def child_depths(children: Iterable[ChildRun]) -> list[int]:
     """How deep each is nested within the others: 0 for those that are not."""
     depths: dict[str | None, int] = {}
-    for child in children:  # parents come first, as they were made
-        depths[child.run_id] = depths.get(child.parent, -1) + 1
+    for one in children:  # parents come first, as they were made
+        depths[one.run_id] = depths.get(one.parent, -1) + 1
     return list(depths.values())
 
 
@@ -179,7 +179,7 @@ class TrackingReader:
             "SELECT run_id FROM tags JOIN runs ON run_id = owner"
             " WHERE kind = 'run' AND key = 'mlflow.parentRunId' AND value = ? ORDER BY number"
         )
-        return [child for (child,) in self._rows(query, run_id)]
+        return [found for (found,) in self._rows(query, run_id)]
 
     def made_by(self, job: str) -> list[ChildRun]:
         """The runs that the script of a step or trial has made itself, oldest first, at most so many."""
@@ -283,5 +283,6 @@ def artifacts_of(home: RunsHome, experiment_id: str, location: str | None, run_i
     """The folder of a run's files."""
     from allranks.local.tracking.store import files_below
 
-    base = home.mlflow_files.absolute() / experiment_id if location is None else files_below(location)
-    return None if base is None else base / run_id / "artifacts"
+    base = home.mlflow_files.absolute() if location is None else files_below(location)
+    ids = [run_id] if location is not None else [experiment_id, run_id]
+    return None if base is None else child(base, *ids, source=home.tracking) / "artifacts"

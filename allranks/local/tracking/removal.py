@@ -31,7 +31,8 @@ def remove_tracked_runs(home: RunsHome, run_id: str) -> None:
     the runs folder.
 
     Raises:
-        StorageError: the database cannot be written, or a file not removed.
+        StorageError: the database cannot be written, or a file not removed; or an id in the database is not the name
+            of a folder of ours, and then nothing has been removed.
     """
     if not home.tracking.is_file():
         return
@@ -75,11 +76,11 @@ def _registered_files(store: TrackingStore) -> list[Path]:
         logged = model_id or (parts.path.strip("/") if parts.scheme == "models" else "")
         model = store.row("SELECT experiment_id FROM logged_models WHERE model_id = ?", logged) if logged else None
         if model is not None:
-            found.append(_below(store, model["experiment_id"]) / "models" / logged)
+            found.append(store.folder(model["experiment_id"], "models", logged))
         if parts.scheme == "runs":  # runs:/ID/path
             run_id, _, path = parts.path.strip("/").partition("/")
             run = store.row("SELECT experiment_id FROM runs WHERE run_id = ?", run_id)
-            found += [] if run is None else [_below(store, run["experiment_id"]) / run_id / "artifacts" / path]
+            found += [] if run is None else [store.folder(run["experiment_id"], run_id) / "artifacts" / path]
         elif (place := files_below(source)) is not None:
             found.append(place)
     return found
@@ -87,15 +88,15 @@ def _registered_files(store: TrackingStore) -> list[Path]:
 
 def _forget(store: TrackingStore, row: sqlite3.Row, kept: Iterable[Path]) -> Iterator[Path]:
     """Delete the rows of a run and of the models that it has logged; yields the folders of their files."""
-    number, run_id, base = row["number"], row["run_id"], _below(store, row["experiment_id"])
+    number, run_id, experiment = row["number"], row["run_id"], row["experiment_id"]
     for table in ("metrics", "latest", "links"):
         store.connection.execute(f"DELETE FROM {table} WHERE run = ?", (number,))
     _forget_pairs(store, "run", run_id)
     store.connection.execute("DELETE FROM runs WHERE number = ?", (number,))
-    yield base / run_id
+    yield store.folder(experiment, run_id)
     models = store.connection.execute("SELECT model_id FROM logged_models WHERE run_id = ?", (run_id,)).fetchall()
     for (model_id,) in models:
-        place = base / "models" / model_id
+        place = store.folder(experiment, "models", model_id)
         if place not in kept:
             store.connection.execute("DELETE FROM logged_models WHERE model_id = ?", (model_id,))
             _forget_pairs(store, "logged_model", model_id)
@@ -105,11 +106,6 @@ def _forget(store: TrackingStore, row: sqlite3.Row, kept: Iterable[Path]) -> Ite
 def _forget_pairs(store: TrackingStore, kind: str, owner: str) -> None:
     for table in ("tags", "params"):
         store.connection.execute(f"DELETE FROM {table} WHERE kind = ? AND owner = ?", (kind, owner))
-
-
-def _below(store: TrackingStore, experiment_id: str) -> Path:
-    """The folder of an experiment's files, where they lie in the runs folder."""
-    return store.files / experiment_id
 
 
 def _delete_files(place: Path, kept: Iterable[Path]) -> None:

@@ -164,7 +164,7 @@ def artifact_uri(store: TrackingStore, row: sqlite3.Row) -> str:
     """Where the files of a run lie."""
     found = store.row("SELECT location FROM experiments WHERE experiment_id = ?", row["experiment_id"])
     base = store.location(row["experiment_id"], found["location"] if found else None)
-    return f"{base.rstrip('/')}/{row['run_id']}/artifacts"
+    return f"{base.rstrip('/')}/{store.folder(row['run_id']).name}/artifacts"
 
 
 def _info(store: TrackingStore, row: sqlite3.Row) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from allranks.local.folders import RunsHome
+from allranks.local.folders import RunsHome, child
 from allranks.local.private_files import make_private_folder
 from allranks.local.tracking.database import open_database
 
@@ -32,6 +32,7 @@ class TrackingStore:
     Attributes:
         connection: of any thread, one at a time.
         files: where clients put artifacts; not stored in the database, so that a runs folder can be moved.
+        database: the file.
 
     Raises:
         StorageError: the folder cannot be written to.
@@ -42,6 +43,7 @@ class TrackingStore:
         make_private_folder(home.mlflow_files)
         self.connection = open_database(home.tracking)
         self.files = home.mlflow_files.absolute()
+        self.database = home.tracking
 
     def close(self) -> None:
         """Close the database."""
@@ -49,7 +51,11 @@ class TrackingStore:
 
     def location(self, experiment_id: str, given: str | None) -> str:
         """Where the files of an experiment lie, as a URI: where its maker said, or below ``files``."""
-        return given or (self.files / experiment_id).as_uri()
+        return given or self.folder(experiment_id).as_uri()
+
+    def folder(self, *ids: object) -> Path:
+        """Return a folder below ``files``, by ids of the database; StorageError where one is not a plain name."""
+        return child(self.files, *ids, source=self.database)
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
         """The first row of a query."""

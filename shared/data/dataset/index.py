@@ -269,12 +269,14 @@ def shard_from_json(shard: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sh
     if not isinstance(rows, int) or rows < 1:
         raise ValueError(f"a shard claims {rows!r} rows")
     files = {name: ShardFile(_inside(file["path"]), str(file["sha256"])) for name, file in shard["files"].items()}
+    if strange := [file.sha256 for file in files.values() if not file.sha256.isalnum()]:
+        raise ValueError(f"{strange[0]!r} is not a sha256, which names the copy of a shard")
     return Shard(rows, files)
 
 
 def _inside(path: str) -> str:
     """Refuse a path that leaves the dataset's folder: an index may come from anywhere."""
     parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts or "\\" in path:
+    if parts.is_absolute() or ".." in parts.parts or "\\" in path or "\0" in path:
         raise ValueError(f"the path {path!r} leaves the dataset's folder")
     return path
