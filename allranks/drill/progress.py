@@ -76,8 +76,12 @@ def logged_step(run: RunFolder, step: str, since: float = 0.0) -> int | None:
 
 
 def corrupt_file(saved: SavedCheckpoint) -> Path | None:
-    """Flip a bit in the middle of the largest file of a checkpoint; which file that is, None of an empty one."""
-    files = [saved.path] if saved.path.is_file() else [path for path in saved.path.rglob("*") if path.is_file()]
+    """Flip a bit in the middle of the largest file of a checkpoint; return that file, or None for an empty checkpoint.
+
+    What a link leads to outside of the checkpoint's folder is left alone.
+    """
+    folder, found = saved.path.parent.resolve(), (saved.path, *saved.path.rglob("*"))
+    files = [path for path in found if path.is_file() and path.resolve().is_relative_to(folder)]
     largest = max(files, key=lambda path: path.stat().st_size, default=None)
     if largest is None or largest.stat().st_size == 0:
         return None

@@ -88,7 +88,7 @@ def _own_checkpoint(folder: Path) -> SavedCheckpoint | None:
     manifest = read_json_file(folder / "manifest.json")
     try:
         sizes = {name: int(said["bytes"]) for name, said in manifest["files"].items()}
-        is_whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
+        is_whole = all(Path(n).name == n and (folder / n).stat().st_size == size for n, size in sizes.items())
         step = int(manifest["step"])
     except (OSError, KeyError, TypeError, ValueError, AttributeError):
         return None

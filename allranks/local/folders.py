@@ -65,7 +65,7 @@ def is_plain_name(value: object) -> bool:
     return is_part and len(str(value).encode()) < 256
 
 
-def child(root: Path, *names: object, source: object = "the name of a folder") -> Path:
+def child(root: Path, *names: object, source: object = "") -> Path:
     """Return a path below a folder, each part of which is a name that a file, a database or a user gives.
 
     Args:
@@ -80,7 +80,7 @@ def child(root: Path, *names: object, source: object = "the name of a folder") -
     for name in names:
         if not is_plain_name(name):
             raise StorageError(
-                f"{source} holds {repr(name)[:255]}, which names nothing in {path}: "
+                f"{repr(name)[:255]}{source and f' in {source}'} names nothing in {path}: "
                 "a name is printable, has no '/', and is not '', '.' or '..'.",
                 _OTHER_FOLDER,
             )

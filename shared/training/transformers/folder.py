@@ -80,7 +80,8 @@ def _weight_problems(folder: Path) -> list[str]:
         return []
     if (folder / _WEIGHTS_INDEX).is_file():
         weight_map = cast("Mapping[str, object]", _read_json(folder / _WEIGHTS_INDEX).get("weight_map", {}))
-        missing = sorted(name for name in set(map(str, weight_map.values())) if not (folder / name).is_file())
+        names = set(map(str, weight_map.values()))
+        missing = sorted(name for name in names if Path(name).name != name or not (folder / name).is_file())
         return [f"{_WEIGHTS_INDEX} names {', '.join(missing[:3])}, which is missing"] if missing else []
     pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
     if pickles:
