@@ -170,7 +170,7 @@ def test_each_node_has_its_own(tmp_path: Path, scratch: Path) -> None:
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(show, more=more)}}}")
     result = run_json(file, cwd=tmp_path, TMPDIR=str(scratch))
     assert result["exit"] == 0, json.dumps(result)
-    logs = sorted((Path(result["steps"]["one"]["folder"]) / "user_logs").iterdir())
+    logs = sorted(Path(result["steps"]["one"]["folder"]).glob("user_logs/std_log_process_*"))
     seen = [text for log in logs if (text := log.read_text().strip())]
     assert [Path(one).name for one in seen] == ["0", "1"]
     assert all(one.startswith(f"{scratch}/") for one in seen)
