@@ -26,6 +26,7 @@ def run(
     /,
     *,
     resume: RunView | str | None = None,
+    keep_checkpoints: bool = False,
     scale: str | Mapping[str, tuple[int, int]] | None = None,
     arguments: Sequence[Any] = (),
     distribution: str = "",
@@ -38,7 +39,7 @@ def run(
     map: Mapping[str, str | os.PathLike[str]] | None = None,  # noqa: A002 the name of the option
     python: Mapping[str, str | os.PathLike[str]] | None = None,
     environment: Mapping[str, str | os.PathLike[str]] | None = None,
-    containers: bool | str = False,
+    containers: bool | str | None = None,
     logs: bool | str | Sequence[str] | None = None,
     check: bool = False,
     **inputs: Any,
@@ -51,6 +52,7 @@ def run(
         pipeline: what a function with the SDK's ``@pipeline`` returns, or a target as for ``allranks run``, such as
             ``pipeline.yaml`` or ``train.py``; nothing where a run is resumed.
         resume: a run to be started again as it was, or its id; finished steps are reused, what else is given is new.
+        keep_checkpoints: with ``resume``, as ``--keep-checkpoints``.
         scale: step to (nodes, processes per node), over what the pipeline says; ``"2x2"`` is that of the only step.
         arguments: those of a script, such as ``["--epochs", 3]``.
         distribution: of a script: ``pytorch``, ``mpi``, ``tensorflow`` or ``none``, in place of what is recognised.
@@ -64,27 +66,25 @@ def run(
         python: step to the interpreter that runs it, in place of the one that its environment calls for.
         environment: step to the environment that it runs in: a name that is known, or the path of a YAML file.
         containers: each node is a container of the step's image: ``docker``, ``podman``, or True for either.
-        logs: whose prints are shown while they run: of all (True), of none, as for ``--logs``; unless it is said a
-            script's only.
+        logs: whose prints are shown while they run: True for all, False, or as for ``--logs``; default: a script's.
         check: raise where a step fails; otherwise the run's ``status`` and ``explanation``, which is printed, say so.
         inputs: inputs of the pipeline by name; a path for data.
 
     Raises:
         RunFailedError: a step failed, or the run was stopped, and ``check`` is set; its ``run`` is the result.
-        KeyboardInterrupt: Ctrl+C or the kernel's interrupt has ended it, and ``check`` is not set: a loop over runs, or
-            the cells below, would go on with the next one.
+        KeyboardInterrupt: Ctrl+C has ended it, and ``check`` is not set: the next cells or runs do not start.
         AllranksError: what was asked for is wrong; nothing has run.
     """
-    given = {"retries": retries, "cache": cache, **asked_places(map, python, environment, containers)}
+    given: dict[str, Any] = {"retries": retries, "cache": cache, "keep_checkpoints": keep_checkpoints}
+    given |= asked_places(map, python, environment, containers)
     given |= {"values": input_texts({**(values or {}), **inputs}), "scale": asked_scale(scale), "only": tuple(steps)}
     home = resume.folder.home if isinstance(resume, RunView) else RunsHome(Path(runs_dir).resolve())
-    again = resume.run_id if isinstance(resume, RunView) else resume
-    prepared = _prepared(pipeline, ScriptArguments(arguments, distribution, code), given, home, again)
+    prepared = _prepared(pipeline, ScriptArguments(arguments, distribution, code), given, home, resume)
     return _checked(_perform(prepared, home, logs), check=check)
 
 
 def _prepared(
-    pipeline: Any, script: ScriptArguments, given: Mapping[str, Any], home: RunsHome, resume: str | None
+    pipeline: Any, script: ScriptArguments, given: Mapping[str, Any], home: RunsHome, resume: RunView | str | None
 ) -> PreparedRun:
     """What is to run: a pipeline, a script, or the run that is resumed with what was given again."""
     given = {name: value for name, value in given.items() if value is not None}
@@ -92,10 +92,11 @@ def _prepared(
         which = "neither a pipeline nor a run to resume is" if resume is None else "a pipeline and a run to resume are"
         raise UsageError(f"{which} given.", "Give one: allranks.run(PIPELINE) or allranks.run(resume=RUN).")
     target = os.fspath(pipeline) if isinstance(pipeline, (str, os.PathLike)) else ""
-    asked = script.request(target, given["values"])
     if resume is not None:
-        earlier = earlier_run(home, resume)
-        return prepare_run(earlier.request.resumed(earlier.folder.id, given), home, earlier=earlier)
+        earlier = earlier_run(home, resume.run_id if isinstance(resume, RunView) else resume)
+        request = earlier.request.resumed(earlier.folder.id, {**given, "script": script.given()})
+        return prepare_run(request, home, earlier=earlier)
+    asked = script.request(target)
     if asked is not None:
         return prepare_run(RunRequest(asked.name, str(Path.cwd()), script=asked, **given), home)
     if target:

@@ -92,6 +92,10 @@ def prepare_run(request: RunRequest, home: RunsHome, job: Any = None, earlier: E
     The SDK's pipeline ``job`` is given where it is the target, which then gets the job's name. What is not there any
     more is taken from the ``earlier`` run that is resumed.
     """
+    if earlier is not None and request.keep_checkpoints and earlier.folder.alive:
+        raise UsageError(
+            f"run {request.resumes} still writes its checkpoints.", "Wait for its end, or stop it (Ctrl-C)."
+        )
     is_built = request.built or request.script is not None
     folder = Path(request.folder) if is_built else target.target_folder(request.located)
     stands = CloudStandIns(read_mapping(request.map, folder), home, CheckoutAssets.around(folder))
@@ -99,10 +103,20 @@ def prepare_run(request: RunRequest, home: RunsHome, job: Any = None, earlier: E
     definition = kept_document(pipeline)
     scale = named_scale(pipeline, request.scale)
     request = replace(request, values=absolute_values(pipeline, request.values), scale=scale)
+    notes = notes if earlier is None else [_resumed_words(request, earlier), *notes]
     plan = _plan(pipeline, home, stands, request)
     request = replace(request, target=request.target or plan.name)
     plan = replace(plan, notes=(*notes, *stands.taken_lines, *plan.notes))
     return PreparedRun(request, plan, definition, stands.taken)
+
+
+def _resumed_words(request: RunRequest, earlier: EarlierRun) -> str:
+    """What is run, and what of that differs from the run that is resumed."""
+    before, now = earlier.request.words(), request.words()
+    new, gone = ([word for word in one if word not in other] for one, other in ((now, before), (before, now)))
+    differs = f" with {', '.join(new)}" if new else "" if gone else " as it was"
+    differs += f" {'in place of' if new else 'without'} {', '.join(gone)}" if gone else ""
+    return f"resumes run {earlier.folder.id}{differs}: allranks run {' '.join(now)}"
 
 
 def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: RunRequest) -> RunPlan:
@@ -120,7 +134,8 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
         plan = plan.only(request.only)
     own = request.script is not None and not (request.python or request.environment or request.containers)
     python = {"*": sys.executable} if own else request.python  # a script of the user's has this environment or none
-    chosen = {name: Path(path) for name, path in _by_step(python, plan, "--python").items()}
+    by_step = _by_step(python, plan, "--python").items()
+    chosen = {name: Path(path) for name, path in by_step if name in python or name not in request.environment}
     steps = with_environments(plan.steps, _by_step(request.environment, plan, "--environment"))
     steps = with_environment_files(steps, stands, chosen)
     steps, images, container_notes = _contained(steps, request, home, stands)
@@ -229,6 +244,9 @@ def _read(
 
         found = script_target(request.script, Path(request.folder), home, request.scale)
         return found.pipeline, list(found.notes)
+    if earlier is not None and request.script != earlier.request.script:
+        message = f"{request.target} is not there any more: it can be resumed as it was, but not with anything else."
+        raise UsageError(message, "Leave out what stands after --, --distribution and --code.")
     if earlier is None:
         return target.load_target(request.located, stands.find_component), []
     gone = [] if request.built or _is_there(request) else [f"{request.located} is not there any more"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from allranks.cli.inputs import parse_scale
@@ -27,39 +27,36 @@ class ScriptArguments:
     distribution: str
     code: str | os.PathLike[str]
 
-    def request(self, target: str, inputs: Mapping[str, str]) -> ScriptRequest | None:
+    def request(self, target: str) -> ScriptRequest | None:
         """The script that is to run; None for another target. Raises UsageError for what does not go together."""
         if is_script(target):
-            if inputs:
-                shown = ", ".join(f"{f'--{name}'!r}, {value!r}" for name, value in inputs.items())
-                message = f"{', '.join(inputs)}: a script has no inputs, it takes arguments."
-                raise UsageError(message, f"Write them as for python: arguments=[{shown}].")
-            code = os.fspath(self.code)
-            return ScriptRequest(target, arguments=self._words(), distribution=self.distribution, code=code)
+            return replace(self.given(), script=target)
         asked = {"arguments": self.arguments, "distribution": self.distribution, "code": self.code}
         if given := [name for name, value in asked.items() if value]:
             raise UsageError(f"{', '.join(given)}: only a script takes this.", "A script is FILE.py or FILE.ipynb.")
         return None
 
-    def _words(self) -> tuple[str, ...]:
+    def given(self) -> ScriptRequest:
+        """The same as a request has it, of a script that a resumed run knows."""
         if isinstance(self.arguments, str):
             hint = f"Write arguments={self.arguments.split()!r}."
             raise UsageError(f"arguments={self.arguments!r} is one text: each word is one of a list.", hint)
-        return tuple(map(value_text, self.arguments))
+        arguments = tuple(map(value_text, self.arguments))
+        return ScriptRequest(arguments=arguments, distribution=self.distribution, code=os.fspath(self.code))
 
 
 def asked_places(
     map: Mapping[str, str | os.PathLike[str]] | None,  # noqa: A002 the name of the option
     python: Mapping[str, str | os.PathLike[str]] | None,
     environment: Mapping[str, str | os.PathLike[str]] | None,
-    containers: bool | str,  # noqa: FBT001
+    containers: bool | str | None,  # noqa: FBT001
 ) -> dict[str, Any]:
     """What stands for the cloud, and in what steps run, as a request has them."""
     return {
         "map": tuple(absolute_mapping(text) for text in _pairs(map)),
         "python": dict(chosen_interpreter(text) for text in _pairs(python)),
         "environment": dict(chosen_step_environment(text) for text in _pairs(environment)),
-        "containers": ANY_CLIENT if containers is True else containers or "",
+        "containers": ANY_CLIENT if containers is True else "" if containers is False else containers,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,8 @@ ANY_CLIENT = "any"  # of the container clients, the first that answers
 CLIENTS = ("docker", "podman")
 NOTEBOOK = ".ipynb"
 SCRIPT_SUFFIXES = (".py", NOTEBOOK)
-_MAPPINGS = ("values", "scale", "python", "environment")
+_PLACES = ("python", "environment")
+_MAPPINGS = ("values", "scale", *_PLACES)
 
 
 def is_script(target: str) -> bool:
@@ -66,6 +68,8 @@ class RunRequest:
         cache: False runs every step from its beginning.
         since: with ``cache`` false, the run from which on finished steps are reused all the same: the one that this
             one resumes. Empty for a run that resumes none.
+        resumes: the run that this one resumes; empty for none, and where it runs every step from its beginning.
+        keep_checkpoints: a step that is not as it was in that run starts from what it saved there all the same.
         script: of a run of a script, which has no other target.
     """
 
@@ -82,12 +86,21 @@ class RunRequest:
     retries: int | None = None
     cache: bool = True
     since: str = ""
+    resumes: str = ""
+    keep_checkpoints: bool = False
     script: ScriptRequest | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a number of attempts that cannot be."""
+        """Refuse what cannot be."""
         if self.retries is not None and self.retries < 0:
             raise UsageError(f"retries={self.retries} is less than 0.")
+        if self.keep_checkpoints and not self.since:
+            message = "--keep-checkpoints needs the run that wrote them, and its cache."
+            raise UsageError(message, "Write --resume RUN --keep-checkpoints, without --no-cache.")
+        if self.script is not None and self.values:
+            words = [word for name, value in self.values.items() for word in (f"--{name}", value)]
+            message = f"{', '.join(self.values)}: a script has no inputs, it takes arguments."
+            raise UsageError(message, f"Write them as for python: -- {shlex.join(words)}, or arguments={words!r}.")
 
     @property
     def located(self) -> str:
@@ -104,14 +117,53 @@ class RunRequest:
     def resumed(self, run_id: str, given: Mapping[str, Any]) -> RunRequest:
         """The request of a run that resumes the run of this request, which has this id.
 
-        What was given again, by attribute: values, scale, map, python and environment add to what was asked for,
-        anything else replaces it, None and empty change nothing.
+        What was given again, by attribute: values, scale, map, python, environment and a script's arguments add to what
+        was asked for, anything else replaces it; None, () and an empty script change nothing. For one step a new
+        interpreter replaces an earlier environment, and an environment an interpreter.
+
+        Raises:
+            UsageError: a script was given inputs, or another target what only a script takes.
         """
-        changes = {name: value for name, value in given.items() if value not in (None, (), "")}
-        merged: dict[str, Any] = {name: {**getattr(self, name), **changes.pop(name, {})} for name in _MAPPINGS}
-        merged["map"] = (*self.map, *changes.pop("map", ()))
-        merged["since"] = "" if changes.get("cache") is False else self.since or run_id
-        return replace(self, **merged, **changes)
+        changes = {name: value for name, value in given.items() if value not in (None, (), ScriptRequest())}
+        asked = changes.pop("script", ScriptRequest())
+        if self.script is not None:
+            changes["script"] = replace(
+                self.script,
+                arguments=(*self.script.arguments, *asked.arguments),
+                distribution=asked.distribution or self.script.distribution,
+                code=str(Path(asked.code).absolute()) if asked.code else self.script.code,
+            )
+        elif names := [name for name in ("arguments", "distribution", "code") if getattr(asked, name)]:
+            message = f"{', '.join(names)}: only a script takes this, and run {run_id} was one of {self.target!r}."
+            raise UsageError(message, "An input is given as NAME=VALUE.")
+        again = {name: changes.get(name, {}) for name in _MAPPINGS}
+        for name, new in again.items():
+            replaced = {**again["python"], **again["environment"]} if name in _PLACES else new
+            kept = {} if "*" in replaced or (self.script and "" in replaced) else getattr(self, name)
+            changes[name] = {**{key: value for key, value in kept.items() if key not in replaced}, **new}
+        changes["map"] = (*self.map, *changes.get("map", ()))
+        since = "" if changes.get("cache") is False else self.since or run_id
+        return replace(self, **changes, since=since, resumes=run_id if since else "")
+
+    def words(self) -> list[str]:
+        """What ``allranks run`` would be given for this: an option together with its value, as for a shell."""
+        script = self.script or ScriptRequest()
+        options = {
+            "": [f"{name}={value}" for name, value in self.values.items()],
+            "--scale ": [f"{step}={nodes}x{processes}" for step, (nodes, processes) in self.scale.items()],
+            "--steps ": [",".join(self.only)],
+            "--map ": self.map,
+            "--python ": [f"{step}={path}" for step, path in self.python.items()],
+            "--environment ": [f"{step}={one}" for step, one in self.environment.items()],
+            "--containers ": [self.containers],
+            "--retries ": ["" if self.retries is None else str(self.retries)],
+            "--distribution ": [script.distribution],
+            "--code ": [script.code],
+        }
+        given = [f"{option}{shlex.quote(text)}" for option, texts in options.items() for text in texts if text]
+        flags = [] if self.cache else ["--no-cache"]
+        target = [f"--command {shlex.quote(script.command)}" if script.command else self.target]
+        return target + given + flags + ([f"-- {shlex.join(script.arguments)}"] if script.arguments else [])
 
 
 def read_request(document: Mapping[str, Any]) -> RunRequest:

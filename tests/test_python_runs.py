@@ -94,6 +94,15 @@ def test_a_script_runs_as_on_the_command_line(script: Path, capsys: pytest.Captu
     again = allranks.run(resume=run, logs=False, scale="1x1")
     assert again.logs("train", rank=0) == "rank 0 of 1, 3 epochs\n"
     assert "3 epochs" not in capsys.readouterr().out
+    kept = allranks.run(resume=again, arguments=["--epochs", 4], keep_checkpoints=True, containers=False)
+    assert kept.logs("train", rank=0) == "rank 0 of 1, 4 epochs\n"
+    noted = capsys.readouterr().err
+    assert "-- --epochs 3 --epochs 4 in place of -- --epochs 3: allranks run train.py" in noted
+    assert "step train resumes from " in noted
+    with pytest.raises(UsageError, match="a script has no inputs"):
+        allranks.run(resume=again, epochs=5)
+    with pytest.raises(UsageError, match="needs the run that wrote them"):
+        allranks.run("train.py", keep_checkpoints=True)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ _LONGEST_NOTICE = 86400.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_target_arguments(parser)
-    parser.set_defaults(resume=None, retries=None, containers=None, no_cache=False)
+    parser.set_defaults(resume=None, retries=None, containers=None, no_cache=False, keep_checkpoints=False)
     faults = parser.add_argument_group(
         "faults",
         "WHEN: step=40 (of the training), 10s, 50% (of the undisturbed time), checkpoint (after one), save (during "

@@ -19,6 +19,7 @@ from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_stream import LogStream
 from allranks.cli.shown_run import LogObserver, RunDisplay, ShownRun, marked_lines, stopping_words
 from allranks.cli.text import aligned_rows, print_note
+from allranks.local.cache import resume_rows
 from allranks.local.engine import run_plan
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome
@@ -65,7 +66,7 @@ def perform_shown(
     with ExitStack() as open_ones:
         for observer in observers:
             open_ones.callback(observer.close)
-        result = run_plan(prepared.plan, prepared.options(home), _Together(observers))
+        result = run_plan(prepared.plan, prepared.options(home), _Together(observers, is_silent=is_silent))
     for observer in observers:
         observer.ended(result)
     if not is_silent and shown.observer is None:
@@ -112,8 +113,9 @@ def print_notes(plan: RunPlan) -> None:
 class _Together(RunObserver):
     """Tells several observers."""
 
-    def __init__(self, observers: Sequence[ShownRun]) -> None:
+    def __init__(self, observers: Sequence[ShownRun], *, is_silent: bool) -> None:
         self._observers = observers
+        self._is_silent = is_silent
 
     def started(self, run: RunFolder, plan: RunPlan) -> None:
         """The run begins."""
@@ -134,14 +136,19 @@ class _Together(RunObserver):
         """The ranks were asked to save and to end."""
         for observer in self._observers:
             observer.stopping(seconds)
-        self.warned(stopping_words(seconds))
+        self._note(stopping_words(seconds))
 
-    def warned(self, text: str) -> None:
-        """Print a note above the table, or on standard error if there is no table."""
+    def noted(self, note: str) -> None:
+        """Something that the user should know, such as a part of the run that has failed."""
+        if not self._is_silent:
+            self._note(note)
+
+    def _note(self, note: str) -> None:
+        """Print a note above the table, or on standard error where there is none."""
         for observer in self._observers:
-            observer.warned(text)
+            observer.noted(note)
         if not any(isinstance(observer, _LiveTable) for observer in self._observers):
-            print_note(text)
+            print_note(note)
 
     def killed(self) -> None:
         """The engine was killed."""
@@ -204,10 +211,10 @@ class _LiveTable(ShownRun):
             width, height = self._view.size
             self._view.draw(status_table(results, width, self._curves, self._progress, height))
 
-    def warned(self, text: str) -> None:
-        """Print a note above the table."""
+    def noted(self, note: str) -> None:
+        """Say it above the table."""
         if self._view is not None:
-            self._view.print_above(f"note: {text}\n")
+            self._view.print_above(redact(f"note: {note}\n"))
 
     def killed(self) -> None:
         """Leave the terminal as it was found."""
@@ -284,7 +291,7 @@ def _print_summary(result: RunResult) -> None:
     lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
     lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]
     if result.status != SUCCEEDED:
-        lines.append(("to go on", f"allranks run --resume {result.run_id}{result.elsewhere}"))
+        lines += resume_rows(RunFolder(result.run_dir))
     print(aligned_rows(lines, keep_whole=True))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and run nothing")
     parser.add_argument("--no-cache", action="store_true", help="run every step, from its beginning")
     parser.add_argument("--resume", metavar="RUN", help="start a run again as it was; its finished steps are reused")
+    kept = "with --resume: a step that has changed since starts from what it saved then, a script with what it wrote"
+    parser.add_argument("--keep-checkpoints", action="store_true", help=kept)
     retries = (
         "further attempts for a step that fails, whatever the reason (default: those that a checkpoint makes sure of)"
     )
@@ -136,11 +137,9 @@ def _sort_out_target(args: argparse.Namespace) -> None:
     taken = None
     if args.containers not in (None, ANY_CLIENT, *CLIENTS):
         taken, args.containers = args.containers, ANY_CLIENT
-    elif args.resume:
-        return
-    elif args.logs and args.logs[-1] != ALL_LOGS:
+    elif args.logs and args.logs[-1] != ALL_LOGS and (not args.resume or "=" in args.logs[-1]):
         taken, args.logs[-1] = args.logs[-1], ALL_LOGS
-    elif args.events not in (None, OUTPUT):
+    elif args.events not in (None, OUTPUT) and (not args.resume or "=" in args.events):
         taken, args.events = args.events, OUTPUT
     if taken is not None:
         args.values[:0] = [] if args.target is None else [args.target]
@@ -172,16 +171,16 @@ def requested_run(args: argparse.Namespace, home: RunsHome) -> tuple[RunRequest,
         "containers": args.containers,
         "retries": args.retries,
         "cache": False if args.no_cache else None,
+        "keep_checkpoints": args.keep_checkpoints,
     }
-    script = None if args.resume else _script(args)
-    if script is not None:
-        known = {name: value for name, value in given.items() if value is not None}
-        return RunRequest(script.name, str(Path.cwd()), script=script, **known), None
     if args.resume:
         return _resumed(args, home, given)
+    known = {name: value for name, value in given.items() if value is not None}
+    script = _script(args)
+    if script is not None:
+        return RunRequest(script.name, str(Path.cwd()), script=script, **known), None
     if args.target is None:
         raise UsageError("nothing to run: TARGET is missing.", f"Give {TARGET_CHOICES}.")
-    known = {name: value for name, value in given.items() if value is not None}
     return RunRequest(folder_document(args.target), str(Path.cwd()), **known), None
 
 
@@ -201,29 +200,22 @@ def _script(args: argparse.Namespace) -> ScriptRequest | None:
         raise UsageError(
             f"{' and '.join([*forms, *([] if is_path else [target])])}: one thing is run.", "Leave one out."
         )
-    if args.values:
-        raise UsageError(
-            f"{' '.join(args.values)}: {forms[0]} takes its arguments after --.", _after_dashes(args.values)
-        )
     return ScriptRequest(
         target if is_path else "", args.module or "", args.command or "", args.arguments, args.distribution, args.code
     )
-
-
-def _after_dashes(values: Sequence[str]) -> str:
-    shown = " ".join(
-        f"--{name} {value}" if equals else name for name, equals, value in (v.partition("=") for v in values)
-    )
-    return f"Write them as for python: -- {shown}"
 
 
 def _resumed(args: argparse.Namespace, home: RunsHome, given: dict[str, Any]) -> tuple[RunRequest, EarlierRun]:
     """The request of the run that ``--resume`` names, with what was given again."""
     earlier = earlier_run(home, args.resume)
     before = earlier.request
-    if args.target not in (None, before.target, before.located):
-        raise UsageError(f"--resume {args.resume} was a run of {before.target!r}, not of {args.target!r}.")
-    return before.resumed(earlier.folder.id, given), earlier
+    module = f"-m {args.module}" if args.module else ""
+    for name in filter(None, (folder_document(args.target or ""), module, args.command)):
+        if name not in (before.target, before.located):
+            message = f"--resume {args.resume} was a run of {before.target!r}, not of {name!r}."
+            raise UsageError(message, "Leave one of the two out.")
+    script = ScriptRequest(arguments=args.arguments, distribution=args.distribution, code=args.code)
+    return before.resumed(earlier.folder.id, {**given, "script": script}), earlier
 
 
 def _print_dry_run(document: dict[str, Any], plan: RunPlan) -> None:

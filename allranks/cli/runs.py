@@ -21,7 +21,7 @@ from allranks.cli.run_state import read_run_state, reused_runs
 from allranks.cli.sparklines import draw_sparkline, main_metric
 from allranks.errors import StorageError, UnknownNameError, UsageError
 from allranks.local.assets import assets_below
-from allranks.local.cache import forget_unfinished
+from allranks.local.cache import forget_unfinished, resume_rows
 from allranks.local.folders import DEFAULT_HOME, RunFolder, RunsHome
 from allranks.local.goodput import past_restarts, restart_words
 from allranks.local.input_sources import DEFAULT
@@ -174,7 +174,7 @@ def _about_run(folder: RunFolder, state: Mapping[str, Any]) -> Iterator[tuple[st
     if state.get("message"):
         yield "note", state["message"]
     if state["status"] in (FAILED, CANCELLED):
-        yield "to go on", f"allranks run --resume {folder.id}{folder.home.option}"
+        yield from resume_rows(folder)
 
 
 def _open_page(args: argparse.Namespace, home: RunsHome) -> int:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from allranks.cli.attempt_words import retrying_words
@@ -16,11 +15,12 @@ from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_stream import LogStream
 from allranks.cli.shown_run import RunDisplay, ShownRun
 from allranks.cli.text import aligned_rows
+from allranks.local.cache import new_files, resume_rows
 from allranks.local.execution import StepExecution
 from allranks.local.folders import RunFolder, RunsHome, StepFolder
 from allranks.local.node_folders import KEPT_FOLDERS
 from allranks.local.plan import PlannedStep, RunPlan
-from allranks.local.result import RETRYING, RunResult, StepResult
+from allranks.local.result import RETRYING, SUCCEEDED, RunResult, StepResult
 from allranks.performing import PreparedRun
 from allranks.wording import duration_words, with_count
 
@@ -40,7 +40,8 @@ def written_files(result: RunResult) -> dict[str, dict[str, Any]]:
     for step in result.steps.values():
         folder = StepFolder(step.folder)
         for node in range(step.nodes):
-            files = sorted(_new_files(folder.work(node), folder.snapshot))
+            new = new_files(folder.work(node), folder.snapshot)
+            files = sorted(name for name in new if (folder.work(node) / name).is_file())
             if files:
                 found[str(node)] = {"folder": str(folder.work(node)), "files": files}
     return found
@@ -87,20 +88,6 @@ class _ScriptObserver(ShownRun):
         self._writer.write("".join(f"{mark}{line}\n" for line in lines))
 
 
-def _new_files(work: Path, snapshot: Path) -> Iterator[str]:
-    """The files of a working folder that were not in the snapshot, or are not as they were."""
-    for path in work.rglob("*") if work.is_dir() else ():
-        name = path.relative_to(work)
-        if not path.is_file() or "__pycache__" in name.parts:
-            continue
-        before = snapshot / name
-        if not before.is_file() or (before.stat().st_size, before.stat().st_mtime_ns) != (
-            path.stat().st_size,
-            path.stat().st_mtime_ns,
-        ):
-            yield name.as_posix()
-
-
 def _print_end(result: RunResult) -> None:
     """The end of a run for people: how it ended, what it has written and where, and what can be asked next."""
     (step,) = result.steps.values()
@@ -113,6 +100,8 @@ def _print_end(result: RunResult) -> None:
         lines.append((where, f"{written['folder']}: {_listed(written['files'])}"))
     lines.append(("logs", str(step.folder / "user_logs")))
     lines.append(("page of the run", str(result.run_dir / "report.html")))
+    if result.status != SUCCEEDED:
+        lines += resume_rows(RunFolder(result.run_dir))
     print(aligned_rows(lines, keep_whole=True))
 
 

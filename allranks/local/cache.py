@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from allranks.local import fingerprint
+from allranks.local.checkpoints import find_saved_state
 from allranks.local.file_locks import try_lock
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, child, write_json_file
 from allranks.local.record_shapes import read_json_file
+from allranks.local.result import SUCCEEDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,23 @@ class Workplace:
         self._lock = lock
         return True
 
+    def find_saved(self, ports: Iterable[str]) -> list[Path]:
+        """The newest state in each of these outputs, as far as there is one."""
+        found = (find_saved_state(self.outputs / port) for port in ports)
+        return [saved.path for saved in found if saved is not None]
+
+    def take_over(self, home: RunsHome, key: str) -> None:
+        """Begin with a copy of what another step has written without finishing, unless an engine runs that step."""
+        if not key:
+            return
+        other, half = Workplace(home, key), self.path / "half"
+        if not self.is_begun and other.outputs.exists() and other.acquire():
+            other.loosen_links()
+            remove_path(half)
+            shutil.copytree(other.outputs, half, symlinks=True)
+            half.rename(self.outputs)
+            other.release()
+
     def prepare(self, kept: Collection[str]) -> None:
         """Empty it for an attempt, but for the outputs named: those that a script may continue from."""
         self.outputs.mkdir(exist_ok=True)
@@ -134,6 +153,46 @@ class Workplace:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def saved_by(run: RunFolder, name: str) -> list[Path]:
+    """The newest state in each output of ``mode: rw_mount`` of a step that has not succeeded.
+
+    Of a script it is the working folder of each node to which it has written.
+    """
+    step = run.step(name)
+    if (read_json_file(run.state) or {}).get("script"):
+        return [work for work in sorted(step.path.glob("nodes/*/work")) if any(new_files(work, step.snapshot))]
+    state = read_json_file(step.state) or {}
+    key = state.get("key")
+    return Workplace(run.home, key).find_saved(state.get("kept_outputs", ())) if key else []
+
+
+def resume_rows(run: RunFolder) -> Iterator[tuple[str, str]]:
+    """How a run is resumed, and what its unfinished steps have saved, but for sweeps: labels and texts."""
+    yield "to resume", f"allranks run --resume {run.id}{run.home.option}"
+    steps = (read_json_file(run.state) or {}).get("steps", {})
+    for name in (name for name, step in steps.items() if step.get("attempts") and "trials" not in step):
+        if steps[name]["status"] != SUCCEEDED:
+            saved = [
+                f"{path}; --keep-checkpoints starts from that even if {name} changes" for path in saved_by(run, name)
+            ]
+            yield f"{name} saved", (saved or ["nothing: it starts from the beginning"])[-1]
+
+
+def new_files(work: Path, snapshot: Path) -> Iterator[str]:
+    """The files and links of a working folder that were not in the snapshot, or are not as they were."""
+    for path in work.rglob("*") if work.is_dir() else ():
+        name = path.relative_to(work)
+        if not (path.is_file() or path.is_symlink()) or "__pycache__" in name.parts:
+            continue
+        before = snapshot / name
+        if (
+            path.is_symlink()
+            or not before.is_file()
+            or (before.stat().st_size, before.stat().st_mtime_ns) != (path.stat().st_size, path.stat().st_mtime_ns)
+        ):
+            yield name.as_posix()
 
 
 def forget_unfinished(home: RunsHome, others: Iterable[RunFolder]) -> None:

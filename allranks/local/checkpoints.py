@@ -56,10 +56,14 @@ def find_checkpoint(folders: Iterable[Path]) -> SavedCheckpoint | None:
 
 
 def find_saved_state(folder: Path) -> SavedCheckpoint | None:
-    """The newest checkpoint below a folder, or where no name has a number, the file that was written last."""
+    """The newest checkpoint below a folder, or where no name has a number, the file that was written last.
+
+    A file is what it holds itself.
+    """
     if any(True for _ in _numbered_entries(folder, _DEEPEST)):
         return find_checkpoint([folder])
-    paths = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    paths = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
+    paths += [folder] if folder.is_file() else []
     files = [SavedCheckpoint(path, None) for path in paths if not _UNFINISHED.fullmatch(path.name)]
     return max(files, key=_age_order, default=None)
 

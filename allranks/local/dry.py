@@ -22,7 +22,7 @@ def dry_run(plan: RunPlan, options: RunOptions) -> dict[str, Any]:
     """
     home = options.home
     tracking = PlannedTracking(home, _RUN, plan.experiment)
-    context = RunContext(home, home.run(_RUN), plan.experiment, options.python, tracking)
+    context = RunContext(home, home.run(_RUN), plan.experiment, options.python, tracking, request=options.request)
     records = StepCache(home, options.reuse_since(plan))
     reusing = options.reuses(plan)
     finished: dict[str, FinishedStep] = {}

@@ -76,7 +76,9 @@ class _Engine:
         self._signal: int | None = None
         self._stop = AgreedStop()
         self._tracking = RunTracking(options.home, self._folder, plan.experiment, plan.name)
-        context = RunContext(options.home, self._folder, plan.experiment, options.python, self._tracking, umask)
+        context = RunContext(
+            options.home, self._folder, plan.experiment, options.python, self._tracking, umask, options.request
+        )
         self._context = context
         self._steps = {name: new_execution(step, context) for name, step in plan.steps.items()}
         self._executions = list(self._steps.values())  # and the parts of steps, as they are begun
@@ -124,7 +126,7 @@ class _Engine:
         temporary = self._context.temporary
         marker = f"AZUREML_ROOT_RUN_ID={self._folder.id}"
         temporary.open()
-        self._tracking.endpoint.warn = self._observer.warned
+        self._tracking.endpoint.warn = self._observer.noted
         self._watch = GangWatch(
             marker, self._executions, self._tracking.endpoint, self._observer.killed, temporary.remove
         )
@@ -202,6 +204,9 @@ class _Engine:
         execution.workplace = workplace
         if not self._options.use_cache or execution.step.name in self._options.anew:
             workplace.prepare([])
+        workplace.take_over(self._options.home, execution.continues)
+        if note := execution.start_note():
+            self._observer.noted(note)
         return True
 
     def _launch(self, execution: StepExecution) -> None:

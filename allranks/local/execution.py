@@ -20,7 +20,9 @@ from allranks.local.gang import RankGang
 from allranks.local.goodput import summarise_attempts
 from allranks.local.guard import ProcessGuard
 from allranks.local.logged import LoggedFiles, LoggedValues, read_logged_values
+from allranks.local.page.changes import changed_files
 from allranks.local.plan import PlannedStep
+from allranks.local.record_shapes import read_json_file
 from allranks.local.result import (
     CANCELLED,
     FAILED,
@@ -36,7 +38,7 @@ from allranks.local.run_context import RunContext
 from allranks.local.tracking.jobs import job_run_id
 from allranks.redaction import redact_document
 
-_KEY_FORMAT = 2  # raised when a change of the engine makes the outputs of older versions unusable
+_KEY_FORMAT = 3  # raised when a change of the engine makes the outputs of older versions unusable
 
 
 class StepExecution(ABC):
@@ -55,6 +57,9 @@ class StepExecution(ABC):
         shown_variables: what its first process got beside the caller's own variables, secrets blotted out.
         identified: the files of the data from outside of the run, as the key has them.
         comes_back: whether a failed attempt would have been followed by another one if nobody had said how often.
+        identity: what the key was made of, a digest for each part, by what a message calls it.
+        continues: the key of another execution whose checkpoints it starts from, which counts for its own; or empty.
+        before: what the run that is resumed has kept of it in step.json; empty where it is not to be resumed.
         due: when the attempt's time is up, or when the next attempt may start (monotonic seconds).
     """
 
@@ -78,6 +83,9 @@ class StepExecution(ABC):
         self.shown_variables: Mapping[str, str] = {}
         self.data_sizes: Mapping[str, Any] = {}
         self.key = ""
+        self.identity: Mapping[str, str] = {}
+        self.continues = ""
+        self.before: Mapping[str, Any] = {}
         self.identified: dict[Path, list[list[str | int]]] = {}
         self.command = ""
         self.files: list[snapshot.SnapshotFile] = parent.files if parent else snapshot.snapshot_files(step.component)
@@ -180,27 +188,71 @@ class StepExecution(ABC):
             return job_run_id(self.source.run_id, self.source.step)
         return job_run_id(self.context.run.id, self.step.name) if self.attempts else None
 
-    def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
-        """The key: equal for two executions that must give the same outputs; those ``upstream`` wrote the inputs."""
+    def identify(self, upstream: Mapping[str, FinishedStep], more: Mapping[str, Any] | None = None) -> str:
+        """The key: equal for two executions that must give the same outputs; those ``upstream`` wrote the inputs.
+
+        What a kind of step counts besides is ``more``.
+        """
         step = self.step
         inputs: dict[str, object] = {**step.literals}
         self.identified = {path: fingerprint.tree_fingerprint(path) for path in step.paths.values()}
         inputs |= {name: [str(path), self.identified[path]] for name, path in step.paths.items()}
         inputs |= {name: [upstream[output.step].execution, output.port] for name, output in step.bound.items()}
-        return fingerprint.json_digest(
-            {
-                "format": _KEY_FORMAT,
-                "snapshot": self.snapshot_hash,
-                "command": step.component.command,
-                "inputs": inputs,
-                "outputs": {name: [output.type, output.mode] for name, output in step.outputs.items()},
-                "environment": str(step.component.environment),
-                "interpreter": step.host.identity(self.python),
-                "environment_variables": dict(step.environment_variables),
-                "distribution": [step.distribution, step.nodes, step.processes, step.parameter_servers],
-                **({"variant": step.variant} if step.variant else {}),
-            }
-        )
+        parts = {
+            "code": self.snapshot_hash,
+            "command": step.component.command,
+            **{f"input {name}": value for name, value in inputs.items()},
+            "outputs": {name: [output.type, output.mode] for name, output in step.outputs.items()},
+            "environment": str(step.component.environment),
+            "interpreter": step.host.identity(self.python),
+            "environment variables": dict(step.environment_variables),
+            "ranks": [step.distribution, step.nodes, step.processes, step.parameter_servers],
+            "variant": step.variant,
+            **(more or {}),
+        }
+        self.identity = {name: fingerprint.json_digest([_KEY_FORMAT, name, part]) for name, part in parts.items()}
+        if self.parent is None and self.context.request.resumes:
+            self.before = read_json_file(self.folder_before.state) or {}
+        if not self.changes:
+            self.continues = self.before.get("continues", "")
+        elif self.context.request.keep_checkpoints and self.before and self._saved_before:
+            self.continues = self.before.get("key", "")
+        return fingerprint.json_digest([self.identity, self.continues])
+
+    @property
+    def folder_before(self) -> StepFolder:
+        """Its folder in the run that is resumed, if one is and has the step."""
+        return self.context.home.run(self.context.request.resumes).step(self.step.name)
+
+    @property
+    def _saved_before(self) -> list[Path]:
+        return cache.saved_by(self.context.home.run(self.context.request.resumes), self.step.name)
+
+    @property
+    def changes(self) -> list[str]:
+        """What of the key is not as it was in the run that is resumed, as a message calls it."""
+        old, new = self.before.get("identity", {}), self.identity
+        return sorted(part for part in {**old, **new} if old.get(part) != new.get(part))
+
+    def start_note(self) -> str:
+        """Say what it starts from, if it was begun in the run that is resumed and starts again."""
+        request, name, changes = self.context.request, self.step.name, self.changes
+        if not self.before.get("key") or self.workplace is None:
+            return ""
+        files = changed_files(self.folder_before.snapshot, self.folder.snapshot) if "code" in changes else ()
+        code = f"code ({', '.join([file['path'] for file in files[:4]] + ['…'] * (len(files) > 4))})"
+        changed = " and ".join(code if part == "code" else part for part in changes)
+        why = f"its {changed} changed since run {request.resumes}" if changes else ""
+        saved = self._saved_before
+        journal = [path for path in (self.workplace.journal,) if path.exists()]
+        own = self.workplace.find_saved(self.step.kept_outputs) or journal
+        if here := saved if request.script and request.keep_checkpoints else own:
+            return f"step {name} resumes from {here[-1]}{', although ' if why else ''}{why}."
+        command = f"allranks run --resume {request.resumes}{self.context.home.option} --keep-checkpoints"
+        offer = f" It saved {saved[-1]}; to start from that: {command}" if saved else " Nothing was saved."
+        if not saved and (self.before.get("status") == SUCCEEDED or "trials" in self.before):
+            offer = " No checkpoint of a finished step or a sweep is kept." if request.keep_checkpoints else ""
+        return f"step {name} starts from the beginning{': ' if why else ''}{why}.{offer}"
 
     def reuse(self, finished: FinishedStep) -> None:
         """Take the outputs and logs of a finished execution."""
@@ -242,7 +294,8 @@ class StepExecution(ABC):
         """Write step.json."""
         result = self.result()
         self.folder.path.mkdir(parents=True, exist_ok=True)
-        document = {**result.document(), **self._details(), "key": self.key}
+        known = {"key": self.key, "identity": self.identity, "continues": self.continues}
+        document = {**result.document(), **self._details(), **known, "kept_outputs": self.step.kept_outputs}
         write_json_file(self.folder.state, redact_document(document))
         return result
 

@@ -91,12 +91,11 @@ class GangExecution(StepExecution):
         self.attempts += 1
         if self._started is None:
             self._started = time.monotonic()
-        # Only what is mounted survives on Azure ML; elsewhere a half-written file could be taken for a whole one.
-        kept = [name for name, output in self.step.outputs.items() if output.mode == "rw_mount"]
-        self.workplace.prepare(kept)
-        self._budget.begin_attempt([self.workplace.outputs / name for name in kept])
+        self.workplace.prepare(self.step.kept_outputs)
+        self._budget.begin_attempt([self.workplace.outputs / name for name in self.step.kept_outputs])
         self._temporary = self.context.temporary.new_attempt(self.step.nodes)
-        lay_out_nodes(self.folder, self.files, self.snapshot_hash, self.step.nodes)
+        before = self.folder_before if self.context.request.keep_checkpoints and self.context.request.script else None
+        lay_out_nodes(self.folder, self.files, self.snapshot_hash, self.step.nodes, before)
         if self.python == Path(sys.executable) and self.step.host.is_this_machine:
             works = [self.folder.work(node) for node in range(self.step.nodes)]
             add_bytecode(self.files, works, self.context.run.home.bytecode)

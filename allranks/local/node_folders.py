@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,16 @@ KEPT_FOLDERS = ("outputs", "logs")
 ARTIFACTS = "artifacts"
 
 
-def lay_out_nodes(folder: StepFolder, files: Sequence[SnapshotFile], content_hash: str, nodes: int) -> None:
+def lay_out_nodes(
+    folder: StepFolder,
+    files: Sequence[SnapshotFile],
+    content_hash: str,
+    nodes: int,
+    before: StepFolder | None = None,
+) -> None:
     """Give every node its own copy of a step's snapshot.
+
+    Beside the snapshot's files are those that a script has written on the node in the step ``before``.
 
     Raises:
         OSError: the snapshot was changed since it was taken, so it could execute anything.
@@ -30,9 +39,21 @@ def lay_out_nodes(folder: StepFolder, files: Sequence[SnapshotFile], content_has
     for node in range(nodes):
         cache.remove_path(folder.work(node).parent)
         shutil.copytree(folder.snapshot, folder.work(node))
+        if before is not None:
+            _take_over_files(before.work(node), before.snapshot, folder.work(node))
         for name in KEPT_FOLDERS:
             if not (folder.work(node) / name).exists():
                 (folder.work(node) / name).mkdir()
+
+
+def _take_over_files(before: Path, snapshot: Path, work: Path) -> None:
+    """Copy what a script has written in an earlier run; a file of its code that has changed since stays as it is."""
+    for name in cache.new_files(before, snapshot):
+        place, original = work / name, snapshot / name
+        if not place.exists() or (original.is_file() and filecmp.cmp(original, place, shallow=False)):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            cache.remove_path(place)
+            shutil.copy2(before / name, place, follow_symlinks=False)
 
 
 def make_places(folder: Path, outputs: Mapping[str, Output]) -> dict[str, str]:

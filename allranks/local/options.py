@@ -58,8 +58,8 @@ class RunObserver:
     def stopping(self, seconds: float) -> None:
         """Ctrl-C, or another signal, has asked ranks to save and to end within so many seconds."""
 
-    def warned(self, text: str) -> None:
-        """Something has failed that does not end the run; ``text`` names it and what to do."""
+    def noted(self, note: str) -> None:
+        """Something that the user should know, such as a part of the run that has failed."""
 
     def killed(self) -> None:
         """The engine's process was killed; this is called in another one, which was forked before the first rank."""

@@ -89,6 +89,14 @@ class PlannedStep:
         return tuple(dict.fromkeys([*(output.step for output in self.bound.values()), *dict(self.chosen_by)]))
 
     @property
+    def kept_outputs(self) -> list[str]:
+        """The outputs that a failed attempt leaves to the next one.
+
+        Only what is mounted survives on Azure ML; elsewhere a half-written file could be taken for a whole one.
+        """
+        return [name for name, output in self.outputs.items() if output.mode == "rw_mount"]
+
+    @property
     def ranks(self) -> int:
         """The number of processes of the whole step."""
         return self.nodes * self.processes

@@ -13,11 +13,12 @@ from allranks.local.machine import FreePorts
 from allranks.local.resources.memory_kills import KillCounter, count_machine_kills, count_own_kills
 from allranks.local.temporary import TemporaryRoot
 from allranks.local.tracking.steps import PlannedTracking
+from allranks.request import RunRequest
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """One run; ``umask`` is that of their processes, and not the engine's.
+    """One run, as it was asked for; ``umask`` is that of their processes, and not the engine's.
 
     ``own_kills`` and ``machine_kills`` count those for want of memory, among the engine's processes and among all.
     """
@@ -28,6 +29,7 @@ class RunContext:
     python: Path
     tracking: PlannedTracking
     umask: int = 0o022
+    request: RunRequest = field(default_factory=lambda: RunRequest("", ""))
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     began: float = field(default_factory=time.monotonic)
     ports: FreePorts = field(default_factory=FreePorts)

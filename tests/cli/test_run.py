@@ -33,10 +33,10 @@ def test_the_end_of_a_failed_run_names_the_command_that_goes_on(
     logs = shlex.split(failed.err.partition("all logs: allranks ")[2].splitlines()[0])
     assert cli(*logs).code == 0
     (tmp_path / "mine.yaml").write_text(PIPELINE.format(command="echo better"))
-    again = shlex.split(failed.out.partition("to go on")[2].partition("allranks ")[2].splitlines()[0])
+    again = shlex.split(failed.out.partition("to resume")[2].partition("allranks ")[2].splitlines()[0])
     resumed = cli(*again, *options)
     assert resumed.code == 0, resumed.err
-    assert "to go on" not in resumed.out
+    assert "to resume" not in resumed.out
     assert "better" in cli("runs", "logs", "latest", "train", *options).out
 
 

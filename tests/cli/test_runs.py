@@ -85,7 +85,7 @@ def test_a_run_whose_engine_is_gone_is_not_running(runs: Callable[..., Any], hom
     shown = runs("show", "r1").out
     assert "1 min 32 s" in shown
     assert "1 min 30 s" in shown
-    assert f"note      {told['message']}\n  to go on  allranks run --resume r1 --runs-dir {home}\n" in shown
+    assert f"note       {told['message']}\n  to resume  allranks run --resume r1 --runs-dir {home}\n" in shown
     assert "its engine was killed" in told["message"]
     folder.lock()
     told = runs("list", "--json").json["runs"][0]

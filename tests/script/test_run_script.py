@@ -82,6 +82,8 @@ def test_a_resumed_run_has_the_arguments_of_the_first(folder: Path) -> None:
     done = allranks("run", "--resume", "latest", cwd=folder)
     assert (done.returncode, done.stdout.count("5 epochs")) == (0, 2), done.stderr
     assert "src/train.py is not there any more: it is taken from run" in done.stderr
+    other = allranks("run", "--resume", "latest", "--", "--epochs", "6", cwd=folder)
+    assert (other.returncode, "can be resumed as it was, but not with" in other.stderr) == (2, True), other.stderr
 
 
 def test_the_other_forms(folder: Path) -> None:

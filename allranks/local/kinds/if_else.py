@@ -46,9 +46,9 @@ def _plan_if_else(step: Step, component: Component, scope: PipelineScope) -> Pla
 class DecidingExecution(StepExecution):
     """The state of a step that decides; by the time that it begins its condition is a literal."""
 
-    def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
+    def identify(self, upstream: Mapping[str, FinishedStep], more: Mapping[str, Any] | None = None) -> str:  # noqa: ARG002
         """A key of this run alone: the decision is taken anew in each, from the outputs that are there then."""
-        return fingerprint.json_digest([super().identify(upstream), self.context.run.id, self.step.name])
+        return fingerprint.json_digest([self.context.run.id, self.step.name])
 
     def begin(self, data: Mapping[str, Path], guard: ProcessGuard, *, fresh: bool) -> StepFailure | None:  # noqa: ARG002
         """Decide."""

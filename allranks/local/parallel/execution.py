@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import UsageError
-from allranks.local import fingerprint
 from allranks.local.cache import FinishedStep
 from allranks.local.folders import write_json_file
 from allranks.local.gang_execution import GangExecution
@@ -36,10 +35,11 @@ class ParallelExecution(GangExecution):
         self._parallel = step
         self._launcher = RankLauncher(lambda launch: [self._coordinator(launch)], self._write_order)
 
-    def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
+    def identify(self, upstream: Mapping[str, FinishedStep], more: Mapping[str, Any] | None = None) -> str:
         """The key: that of any step, the entry script and the rules."""
         step = self._parallel
-        return fingerprint.json_digest([super().identify(upstream), step.entry_script, step.rules.identity()])
+        rules = {"entry script": step.entry_script, "rules": step.rules.identity()}
+        return super().identify(upstream, {**(more or {}), **rules})
 
     def _coordinator(self, launch: LaunchContext) -> RankCommand:
         argv = (sys.executable, "-I", "-c", _START, str(self._order_file))

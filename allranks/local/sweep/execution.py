@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import CannotRunHereError, StorageError
-from allranks.local import fingerprint
 from allranks.local.cache import FinishedStep, StepCache
 from allranks.local.execution import StepExecution
 from allranks.local.folders import write_json_file
@@ -45,9 +44,9 @@ class SweepExecution(StepExecution):
         self._deadline: float | None = None
         self._reused: Mapping[str, Any] = {}
 
-    def identify(self, upstream: Mapping[str, FinishedStep]) -> str:
+    def identify(self, upstream: Mapping[str, FinishedStep], more: Mapping[str, Any] | None = None) -> str:
         """The key: that of what the trials have in common, and the search."""
-        return fingerprint.json_digest([super().identify(upstream), self.search.identity()])
+        return super().identify(upstream, {**(more or {}), "search": self.search.identity()})
 
     def reuse(self, finished: FinishedStep) -> None:
         """Take the outputs of a finished sweep, and its table of trials."""
