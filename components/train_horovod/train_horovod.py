@@ -38,7 +38,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models import save_model
     from shared.training.augmentation.batches import plan_augmentation
-    from shared.training.core.agreement import check_same_weights
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
@@ -80,7 +79,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             if run.end_epoch(validation.measure(module, meter.stop)):
                 return False
         run.finish()
-        check_same_weights(world, (parameter.detach().cpu().numpy() for parameter in module.parameters()))
         run.save_model(lambda: save_model(settings.model, module, card, settings.network.model_code))
     return True
 

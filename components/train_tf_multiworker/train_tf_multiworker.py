@@ -36,7 +36,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     """Train from the newest checkpoint to the last epoch and save the model; False if it was stopped before."""
     from shared.models.keras import save_model
     from shared.training.augmentation.batches import plan_augmentation
-    from shared.training.core.agreement import check_same_weights
     from shared.training.core.open_data import open_data
     from shared.training.core.position import plan_checkpoints
     from shared.training.core.run import TrainingRun
@@ -78,7 +77,6 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
             if run.end_epoch(validation.measure(model, meter.stop)):
                 return False
         run.finish()
-        check_same_weights(world, (variable.numpy() for variable in model.trainable_variables))
         run.save_model(lambda: save_model(settings.model, model, card, settings.network.model_code))
     return True
 

@@ -159,6 +159,10 @@ class CheckpointSaver(ABC):
         """Give tensors or arrays like those that this rank keeps in a checkpoint, as far as they are known."""
         return ()
 
+    def weight_digests(self) -> list[tuple[str, str]]:
+        """Give name and digest of each weight that trains and that all ranks have whole; none where they have parts."""
+        return []
+
     def check(self) -> None:
         """Raise what has gone wrong behind the training, if anything; takes no time."""
         self.writer.check()

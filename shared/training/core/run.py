@@ -16,6 +16,7 @@ from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
 from shared.storage import report_moves
 from shared.tracking import Tracker
+from shared.training.core.agreement import check_same_weights
 from shared.training.core.meter import LossMeter, MeterReading
 from shared.training.core.position import CheckpointSaver, TrainingPosition
 from shared.training.core.schedule import LearningSchedule
@@ -141,6 +142,7 @@ class TrainingRun:
 
         Raises:
             Refusal: if the validation loss is not finite.
+            UnsavedError: if the ranks' weights differ.
         """
         note_step()  # the first validation is over
         at, now = self.at, time.perf_counter()
@@ -152,6 +154,8 @@ class TrainingRun:
             return True
         self._meter.restart()  # the validation is no part of the steps
         self._check_finite("validation loss", validation.get("loss", 0.0))
+        if self._world.world_size > 1 and (digests := self._saver.weight_digests()):
+            check_same_weights(self._world, digests, at.step)
         numbers = {
             "epoch": float(at.epoch + 1),
             "train_loss": at.epoch_loss / max(1, at.batch),

@@ -21,6 +21,7 @@ from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.fragments import local_fragments, refresh_model_weights
 from shared.training.torch.batch_norm import share_statistics
 from shared.training.torch.parts import PartsSaver
+from shared.training.torch.state import weight_digests
 
 
 class TrainingSaver(PartsSaver):
@@ -39,6 +40,10 @@ class TrainingSaver(PartsSaver):
         """Write a checkpoint, with rank 0's statistics, which all ranks have from then on; every rank calls this."""
         share_statistics(self.engine.module, self.world)
         super().save(position)
+
+    def weight_digests(self) -> list[tuple[str, str]]:
+        """Give a digest of each weight up to stage 2, where each rank has them whole; see `CheckpointSaver`."""
+        return weight_digests(self.engine.module) if self.engine.zero_optimization_stage() < 3 else []
 
     def _parts(self) -> Iterator[ShardPart]:
         """What this rank answers for: its fragments, or without ZeRO, where all have the same, rank 0 everything."""

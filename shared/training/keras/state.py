@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, cast
@@ -44,6 +45,13 @@ class TrainingSaver(CheckpointSaver):
             cast("Any", self.optimizer).iterations.assign(position.step)
         state = {"position": asdict(position), "settings": self.identity, "world_size": self.world.world_size}
         self.writer.save(position.step, self._parts(weights) if self.world.is_main else (), state)
+
+    def weight_digests(self) -> list[tuple[str, str]]:
+        """Give a digest of each weight, of a worker's GPUs those of the first; see `CheckpointSaver`."""
+        variables = [] if self._together is None else self.model.trainable_variables
+        return [
+            (one.path, hashlib.sha256(np.asarray(one.numpy(), order="C").tobytes()).hexdigest()) for one in variables
+        ]
 
     def checkpoint_tensors(self) -> Iterable[np.ndarray[Any, Any]]:
         """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""

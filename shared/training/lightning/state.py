@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning import Callback, LightningModule, Trainer
@@ -22,7 +22,13 @@ from shared.distributed.errors import print_line
 from shared.storage import may_pass, remove_folder
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.torch.passes import DeferringSaver
-from shared.training.torch.state import has_finite_weights, random_state, read_rank_generators, set_random_state
+from shared.training.torch.state import (
+    has_finite_weights,
+    random_state,
+    read_rank_generators,
+    set_random_state,
+    weight_digests,
+)
 
 _OURS = "allranks"
 """Key of what we add to Lightning's dictionary."""
@@ -128,6 +134,10 @@ class TrainingSaver(DeferringSaver, Callback):
         self._generators = read_rank_generators(saved, ours["world_size"], self.world)
         self.path = path
         return ours
+
+    def weight_digests(self) -> list[tuple[str, str]]:
+        """Give a digest of each weight; see `CheckpointSaver`."""
+        return weight_digests(cast("Trainer", self._trainer).lightning_module)
 
     def checkpoint_tensors(self) -> Iterable[torch.Tensor]:
         """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""

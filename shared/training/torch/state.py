@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -19,6 +20,9 @@ from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below
 from shared.training.torch.batch_norm import share_statistics
+
+_WORDS: Final = 2**16
+"""Words of 64 bits that are added up at once: as many as a processor's cache holds."""
 
 
 class TrainingSaver(CheckpointSaver):
@@ -43,6 +47,10 @@ class TrainingSaver(CheckpointSaver):
         tensors, state = self._content(position) if self.world.is_main else ({}, {})
         parts = (ShardPart.whole(name, tensor) for name, tensor in tensors.items())
         self.writer.save(position.step, parts, state, {"generators": random_state()})
+
+    def weight_digests(self) -> list[tuple[str, str]]:
+        """Give a digest of each weight; see `CheckpointSaver`."""
+        return weight_digests(self.module)
 
     def checkpoint_tensors(self) -> Iterable[torch.Tensor]:
         """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
@@ -90,6 +98,26 @@ def has_finite_weights(module: nn.Module) -> bool:
     """Whether each weight is a finite number; waits for the device once."""
     sums = torch.stack([parameter.detach().sum(dtype=torch.float64) for parameter in module.parameters()])
     return bool(torch.isfinite(sums.sum()))
+
+
+def weight_digests(module: nn.Module) -> list[tuple[str, str]]:
+    """Return name and digest of each parameter that trains and is the same on all ranks, computed on its device.
+
+    A digest is of sums over pieces of the bits, each word of 64 bits times an odd number of its own: a single word that
+    differs is always seen. Left out are buffers, such as statistics of batch normalization, parameters that do not
+    train, and those that the module hides from DistributedDataParallel.
+    """
+    hidden = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
+    factors = torch.randint(-(2**63), 2**63 - 1, (_WORDS,), generator=torch.Generator().manual_seed(0)) | 1
+    digests = []
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and name not in hidden:
+            factors, sums = factors.to(parameter.device), []
+            for piece in parameter.detach().flatten().view(torch.uint8).split(8 * _WORDS):
+                words = torch.cat([piece, piece.new_zeros(-len(piece) % 8)]).view(torch.int64)
+                sums.append((words * factors[: len(words)]).sum())
+            digests.append((name, hashlib.sha256(str(torch.stack(sums).tolist()).encode()).hexdigest()))
+    return digests
 
 
 def random_state() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel, Trainer
 
 from shared.checkpoint.choose import check_same_settings
@@ -17,7 +18,7 @@ from shared.training.core.position import CheckpointPlan, CheckpointSaver, Train
 from shared.training.fsdp.pieces import local_piece
 from shared.training.fsdp.state import checkpoint_parts, read_parts
 from shared.training.torch.parts import PartsSaver
-from shared.training.torch.state import read_rank_generators, set_random_state
+from shared.training.torch.state import read_rank_generators, set_random_state, weight_digests
 from shared.training.transformers.divided import reshard_model
 from shared.training.transformers.saving import divided_parts, kept_tensors
 
@@ -89,6 +90,10 @@ class TrainingSaver(TrainerSaver, PartsSaver):
         """Write a checkpoint; see `CheckpointSaver`."""
         reshard_model(self._net)  # a validation leaves parameters whole, which are not those that the optimizer knows
         PartsSaver.save(self, position)
+
+    def weight_digests(self) -> list[tuple[str, str]]:
+        """Give a digest of each weight of a model that each rank has whole; see `CheckpointSaver`."""
+        return [] if isinstance(self._net, FSDPModule) else weight_digests(self._net)
 
     def _parts(self) -> Iterator[ShardPart]:
         states, is_main = self._optimizer().state, self.world.is_main

@@ -70,6 +70,10 @@ class ZeroSaver(TrainerSaver):
         """Write a checkpoint; see `CheckpointSaver`."""
         self._engine_saver().save(position)
 
+    def weight_digests(self) -> list[tuple[str, str]]:
+        """Give a digest of each weight; see `CheckpointSaver`."""
+        return self._engine_saver().weight_digests()
+
     def checkpoint_tensors(self) -> Iterable[Any]:
         """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
         return self._engine_saver().checkpoint_tensors()

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import pytest
 
 from shared.distributed import World, detect, joining
@@ -162,7 +161,7 @@ def costs_of(count: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[flo
                 measure(name, lambda function=function: ranks.do(function))
             assert ranks.do(OPERATIONS["any"]) == [True] * count
             assert ranks.do(OPERATIONS["max"]) == [count - 1] * count
-            measure("weights", lambda: ranks.do(lambda world: check_same_weights(world, [np.zeros(3)])))
+            measure("weights", lambda: ranks.do(lambda world: check_same_weights(world, [("w", "0")], 1)))
         finally:
             ranks.leave()
     return found  # type: ignore[return-value]
