@@ -1044,7 +1044,7 @@ class TrainLightning(CommandComponent):
                 momentum, weight_decay, label_smoothing, warmup_fraction and schedule have no effect on it; nor has
                 clip_norm if it makes its optimizer steps itself. And it defines forward, which is what the saved model
                 does. Batches are (rows, y): standardised rows, images channels-first, and classes as whole numbers or
-                the targets. What it logs as val_NAME is reported as validation_NAME.
+                the targets. What it logs as val_NAME is reported as validation_NAME, over the rows of all ranks.
             module_arguments: JSON object with the arguments of the class, such as {"hidden": 64}. Parameters called
                 input_shape and num_outputs get the shape of a row and the number of classes, if they are not in it.
             model_code: Folder with your code, when "architecture" is FILE.py:FUNCTION, or for "module"; otherwise it

@@ -80,7 +80,7 @@ class ModuleSettings(NetworkSettings):
         "label_smoothing, warmup_fraction and schedule have no effect on it; nor has clip_norm if it makes its "
         "optimizer steps itself. And it defines forward, which is what the saved model does. Batches are (rows, y): "
         "standardised rows, images channels-first, and classes as whole numbers or the targets. What it logs as "
-        "val_NAME is reported as validation_NAME.",
+        "val_NAME is reported as validation_NAME, over the rows of all ranks.",
         default=None,
         is_identity=True,
     )

@@ -100,7 +100,7 @@ def test_each_bit_counts_in_a_digest(dtype: torch.dtype) -> None:
     module.none = torch.nn.Parameter(torch.zeros(0, 2).to(dtype))
     module.still = torch.nn.Parameter(torch.zeros(2).to(dtype), requires_grad=False)
     module.own = torch.nn.Parameter(torch.zeros(2).to(dtype))
-    module._ddp_params_and_buffers_to_ignore = ["own"]
+    vars(module)["_ddp_params_and_buffers_to_ignore"] = ["own"]
     module.register_buffer("counted", torch.zeros(2))
     before, state = weight_digests(module), torch.get_rng_state()
     assert [name for name, _ in before] == ["whole", "odd", "none"]

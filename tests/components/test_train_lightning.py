@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from shared.checkpoint import choose
 from shared.data import Dataset
@@ -86,7 +88,83 @@ class Narrow(Net):
 class Plain(torch.nn.Linear):
     def __init__(self):
         super().__init__(1, 1)
+
+
+class Drifting(Net):
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.02 * (1 + self.global_rank))
 """
+
+MEASURED = """
+import json
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from torch.nn.functional import cross_entropy
+from torchmetrics import MeanMetric
+from torchmetrics.classification import MulticlassAccuracy
+from mine import Net as Base
+
+
+class Seen(Callback):
+    def on_train_epoch_end(self, trainer, net):
+        seen = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        print("SEEN", json.dumps([trainer.optimizers[0].param_groups[0]["lr"], seen]), flush=True)
+
+
+class Net(Base):
+    def __init__(self, input_shape, num_outputs):
+        super().__init__(input_shape, num_outputs)
+        self.right, self.kept = MulticlassAccuracy(num_outputs, average="micro"), []
+        self.apart = MeanMetric(sync_on_compute=False)
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.log("t_loss", loss)
+        self.log_dict({"t_mean": loss, "t_mean_synced": loss}, on_step=False, on_epoch=True, sync_dist=batch_idx < 0)
+        return loss
+
+    def on_train_epoch_end(self):
+        self.log("t_end", float(self.global_rank))
+
+    def validation_step(self, batch, batch_idx):
+        rows, y = batch
+        outputs = self(rows)
+        losses, right = cross_entropy(outputs, y, reduction="none"), (outputs.argmax(1) == y).float()
+        loss = losses.mean()
+        self.log("val_loss", loss)
+        self.log("val_synced", loss, sync_dist=True, on_step=True, on_epoch=True)
+        self.log("val_step", loss, on_step=True, on_epoch=False)
+        self.log_dict({"val_given": loss, "val_share": right.mean()}, batch_size=len(y), sync_dist=True)
+        self.log("val_rows", float(len(y)), reduce_fx="sum")
+        self.log("val_largest", losses.max(), reduce_fx="max", sync_dist=True)
+        if batch_idx == 0:
+            self.log("val_first", float(len(y)), reduce_fx="sum", on_step=True, on_epoch=True)
+        self.right(outputs, y)
+        self.apart.update(loss, len(y))
+        self.log("val_right", self.right)
+        self.log("val_apart", self.apart)
+        few = y == 1
+        if few.any():
+            self.log("val_some", losses[few].mean(), batch_size=few.sum())
+        if self.global_rank == 0:
+            self.log("val_zero", loss)
+        self.kept.append((losses.sum(), len(y)))
+
+    def on_validation_epoch_end(self):
+        losses, rows = zip(*self.kept)
+        self.kept = []
+        self.log("val_end", sum(losses) / sum(rows), sync_dist=True)
+        self.log("val_again", self.trainer.callback_metrics["val_loss"])
+
+    def configure_callbacks(self):
+        return [EarlyStopping("t_end", patience=9), ModelCheckpoint("best", monitor="val_loss"), Seen()]
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=0.05)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": plateau, "monitor": "val_loss"}}
+"""
+"""Logs in all ways; its batch normalization has other statistics on each rank."""
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +176,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("code")
     (folder / "mine.py").write_text(MINE)
+    (folder / "measured.py").write_text(MEASURED)
     return folder
 
 
@@ -179,10 +258,91 @@ print(model.predict(np.load({str(tmp_path / "x.npy")!r})).argmax(1).tolist())
     assert done.stdout.splitlines()[-1] == str(predict(taken["x"]).argmax(1).tolist())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rows", "ranks"),
+    [
+        (90, 2),
+        pytest.param(90, 1, marks=pytest.mark.exhaustive),
+        pytest.param(370, 3, marks=pytest.mark.exhaustive),  # several batches, of unlike sizes
+        pytest.param(20, 4, marks=pytest.mark.exhaustive),  # fewer rows of validation than ranks
+    ],
+)
+def test_numbers_that_a_module_logs_are_of_all_rows_on_all_ranks(
+    rows: int, ranks: int, code: Path, tmp_path: Path
+) -> None:
+    data = write_digits(tmp_path / "data", rows=rows)
+    own = {**LIGHTNING, "batch_size": 12, "module": "measured.py:Net", "model_code": code, "log_every": 2}
+    results = train(data, tmp_path, **own, processes=ranks, epochs=4)
+    seen = [
+        [json.loads(line[5:]) for line in result.stdout.splitlines() if line.startswith("SEEN")] for result in results
+    ]
+    assert len(seen[0]) == 4
+    assert seen == [seen[0]] * ranks
+    _, last = seen[0][-1]
+
+    split = Dataset.open(data).split("validation")
+    taken = split.take(np.arange(split.rows))
+    outputs, y = (
+        torch.from_numpy(load_predictor(tmp_path / "model", "cpu")[0](taken["x"])),
+        torch.from_numpy(taken["y"]),
+    )
+    losses = cross_entropy(outputs, y, reduction="none")
+    right = (outputs.argmax(1) == y).float().mean()
+    loss, wanted = losses.mean(), {"rows": float(len(y)), "largest": losses.max(), "share": right, "right": right}
+    wanted |= dict.fromkeys(("loss", "synced", "synced_epoch", "given", "apart", "end", "again"), loss)
+    wanted["some"] = losses[y == 1].mean()
+    numbers = json.loads((tmp_path / "metrics" / "metrics.json").read_text())
+    for name, value in wanted.items():
+        assert numbers[f"validation_{name}"] == pytest.approx(float(value), rel=1e-5), name
+        assert last[f"val_{name}"] == numbers[f"validation_{name}"], name
+    assert last["t_mean"] == last["t_mean_synced"] == pytest.approx(numbers["train_loss"], rel=1e-6)
+    reported = [line["metrics"] for line in lines(tmp_path)]
+    assert [one["t_loss"] for one in reported if "t_loss" in one][-1] == last["t_loss"]
+    steps = [one for one in reported if "val_step" in one]
+    assert all(one["val_step"] == one["val_synced_step"] for one in steps)
+    assert {one["val_first_step"] for one in steps} == {numbers["validation_first"]}
+    assert len(steps) > 4 or steps[-1]["val_step"] == pytest.approx(float(loss), rel=1e-5)
+
+    told = results[0].stdout
+    unlike = ranks > 1 and rows > 20
+    assert told.count("note: val_largest: it is the max over the batches of all ranks") == (ranks > 1)
+    assert told.count(f"note: val_zero: only rank 0 of {ranks} logged it") == (ranks > 1)
+    assert told.count("note: t_end: each rank has a value of its own") == (ranks > 1)
+    assert told.count("note: val_end: each rank has a value of its own") == unlike
+    assert told.count("note: val_apart: each rank has a value of its own") == unlike
+    assert told.count("note: val_some: only rank") <= (ranks > 1)
+    exact = ("loss", "synced", "step", "given", "share", "rows", "right", "again")
+    assert not any(f"note: val_{name}" in told for name in exact)
+
+
+@pytest.mark.slow
+def test_ranks_that_drift_apart_end_without_a_model(few: Path, code: Path, tmp_path: Path) -> None:
+    own = {"module": "mine.py:Drifting", "model_code": code, "processes": 3}
+    with training(few, tmp_path, **LIGHTNING, **own) as ranks:
+        results = finish(ranks, 200)
+    assert [result.returncode for result in results] == [1, 1, 1]
+    told = "".join(result.stderr for result in results)
+    assert told.count("The weights of ranks 1, 2 are not those of rank 0 after step 11, first body.1.weight: ") == 1
+    assert "Traceback" not in told
+    assert not list((tmp_path / "model").glob("*"))
+
+
+def test_a_number_of_some_ranks_alone_is_refused() -> None:
+    from shared.distributed import Refusal
+    from shared.training.lightning.results import RankResults
+
+    with pytest.raises(Refusal, match="The module logs val_loss with a sync_dist_group"):
+        RankResults(training=False).log("validation_step", "val_loss", torch.zeros(()), sync_dist_group=object())
+
+
 REFUSED = [
     ({"module": "mine.py:Idle"}, "does not define training_step, configure_optimizers"),
     ({"module": "mine.py:Plain"}, "is a Plain, not a lightning.LightningModule"),
-    ({"module": "mine.py:Missing"}, "has no function or class Missing; it has Net, Unkept, Idle, Narrow, Plain"),
+    (
+        {"module": "mine.py:Missing"},
+        "has no function or class Missing; it has Net, Unkept, Idle, Narrow, Plain, Drifting",
+    ),
     ({"module": "yours.py:Net"}, "there is no yours.py in"),
     ({"module": "mine.py:Narrow"}, "forward maps 2 rows to (2, 9); it has to be (2, 10)"),
     ({"module": "mine.py:Net", "module_arguments": "{hidden: 3}"}, "module_arguments is not JSON"),

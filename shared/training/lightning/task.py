@@ -22,6 +22,7 @@ from shared.training.core.open_data import card_of_rows
 from shared.training.core.schedule import LearningSchedule
 from shared.training.core.stopping import StopAgreement
 from shared.training.lightning.module import OptimizerRate, SettledBuckets, ZooModule
+from shared.training.lightning.results import SharedResults
 from shared.training.torch.batch_norm import synchronise_batch_norm
 from shared.training.torch.evaluation import SplitEvaluation
 from shared.training.torch.feed import BatchFeed, RowReader, TensorBatch
@@ -37,14 +38,20 @@ _NEEDED = ("forward", "training_step", "configure_optimizers")
 class ValidationPasses:
     """Rows of a split for validation: each counts once, and every rank has as many batches as the others.
 
-    A batch has up to four times as many rows as a pass in training, as no activations are kept.
+    A batch has up to four times as many rows as a pass in training, as no activations are kept. Where there are fewer
+    rows than ranks, each rank has all of them.
+
+    Attributes:
+        rows: how many are this rank's.
+        copies: how many ranks have each row.
     """
 
     def __init__(self, reader: RowReader, plan: BatchPlan, world: World, prepare: PrepareRows) -> None:
         self._reader, self._prepare = reader, prepare
         count = reader.split.rows
-        mine, fewest = np.arange(world.rank, count, world.world_size), count // world.world_size
-        most = -(-count // world.world_size)
+        shares = world.world_size if count >= world.world_size else 1
+        mine, fewest, most = np.arange(world.rank % shares, count, shares), count // shares, -(-count // shares)
+        self.rows, self.copies = len(mine), world.world_size // shares
         self._parts = np.array_split(mine, max(1, min(fewest, -(-most // (4 * plan.rows_per_pass)))))
 
     def __len__(self) -> int:
@@ -151,17 +158,19 @@ def make_own_task(
     seed_generators(settings.seed, world.rank)
     if not net.automatic_optimization and settings.optimizer.clip_norm > 0:
         world.note(f"note: clip_norm has no effect here: module {name} makes its optimizer steps itself")
-    passes = None
+    passes, rows, copies = None, 1, 1
     measured = type(net).validation_step is not LightningModule.validation_step
-    if measured and data.index.rows("validation") >= world.world_size:
+    if measured and data.index.rows("validation"):
         reader = RowReader(data.split("validation"), world.device, settings.loader)
         passes = ValidationPasses(reader, plan, world, prepare)
+        rows, copies = passes.rows, passes.copies
     return TrainingTask(
         lightning=net,
         save=partial(save_model, settings.model, module, card, code, packages=("lightning",)),
         rate=OptimizerRate(**asdict(schedule), module=net),
         prepare=prepare,
         validation_passes=passes,
+        callbacks=(SharedResults(world, rows, copies),) if world.world_size > 1 else (),
     )
 
 
