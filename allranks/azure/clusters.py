@@ -27,7 +27,6 @@ class ComputeCluster:
         size: the VM size of its nodes.
         nodes: the most nodes that it grows to.
         min_nodes: nodes that stay, and cost, while there is nothing to do.
-        low_priority: nodes at a fraction of the price, which may be taken away at any moment.
         idle_seconds: how long a node waits for the next step before it is given back.
 
     Raises:
@@ -38,7 +37,6 @@ class ComputeCluster:
     size: str
     nodes: int = 4
     min_nodes: int = 0
-    low_priority: bool = False
     idle_seconds: int = 600
 
     def __post_init__(self) -> None:
@@ -51,17 +49,12 @@ class ComputeCluster:
         if self.idle_seconds < 0:
             raise UsageError(f"--idle {self.idle_seconds}: seconds begin at 0.")
 
-    @property
-    def tier(self) -> str:
-        """The tier as Azure ML calls it."""
-        return "low_priority" if self.low_priority else "dedicated"
-
     def fields(self) -> dict[str, Any]:
         """The cluster in the words of the SDK's ``AmlCompute`` and of its YAML."""
         return {
             "name": self.name,
             "size": self.size,
-            "tier": self.tier,
+            "tier": "dedicated",
             "min_instances": self.min_nodes,
             "max_instances": self.nodes,
             "idle_time_before_scale_down": self.idle_seconds,
@@ -101,8 +94,6 @@ def cluster_notes(cluster: ComputeCluster) -> list[str]:
         better = with_infiniband(size)
         other = f" For steps of several nodes {better.name} has {better.infiniband} Gb/s." if better else ""
         found.append(f"{size.name} has no InfiniBand that NCCL can use.{other}")
-    if cluster.low_priority:
-        found.append("Steps here may be started again: keep their checkpoints in an output with mode: rw_mount.")
     return found
 
 
@@ -136,6 +127,6 @@ def create_cluster(client: Any, cluster: ComputeCluster, tell: Callable[[str], N
 
 def _compare(there: Any, cluster: ComputeCluster) -> None:
     size, tier = str(getattr(there, "size", "")), str(getattr(there, "tier", "")).lower()
-    if (size.lower(), tier) != (cluster.size.lower(), cluster.tier):
+    if (size.lower(), tier) != (cluster.size.lower(), "dedicated"):
         message = f"there is a compute {cluster.name!r} already: {size or there.type}, {tier or 'no tier'}."
         raise UsageError(message, "Its size and tier cannot be changed: choose another name, or delete it in Studio.")

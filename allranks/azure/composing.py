@@ -104,7 +104,7 @@ def _check_step(step: Any, timeout: Any, tier: Any, *, sets_own: bool) -> None:
         message = "timeout of a parallel step: Azure ML has none for the step as a whole, and the SDK sends none."
         raise UsageError(message, "retry_settings.timeout in its YAML ends one call of run(); cancel the job by hand.")
     if isinstance(step, Parallel) and tier is not None:
-        raise UsageError("tier of a parallel step: the SDK sends none.", "Name a cluster of low priority as compute.")
+        raise UsageError("tier of a parallel step: the SDK sends none.", "Leave tier out.")
 
 
 def _carrier(step: Any) -> Any:

@@ -22,6 +22,7 @@ from allranks.errors import AzureError, AzureUnavailableError, Problem, SpecErro
 from allranks.local.settings import all_steps
 from allranks.planning.network_waits import network_waits
 from allranks.spec import Component, Compute, Pipeline, check_machines
+from allranks.spec.check_machines import LOW_PRIORITY, LOW_PRIORITY_HINT, is_low_priority
 from allranks.spec.step_sizes import SERVERLESS, check_sizes, described_sizes, step_sizes
 
 _ENVIRONMENT = re.compile(r"azureml:(?P<name>[^:@/]+):(?P<version>[^:@/]+)")
@@ -151,8 +152,11 @@ def _check_computes(
             f"there is no compute {', '.join(map(repr, missing))} in the {workspace}.",
             f"There is {', '.join([*there, SERVERLESS])}. Choose with --compute NAME.",
         )
+    retired = sorted(one.name for one in clusters if one.name in wanted and is_low_priority(getattr(one, "tier", "")))
+    if retired:
+        raise AzureError(f"the compute {', '.join(map(repr, retired))}: {LOW_PRIORITY}", LOW_PRIORITY_HINT)
     known = {
-        cluster.name: Compute(cluster.size, getattr(cluster, "tier", None) == "low_priority", _most_nodes(cluster))
+        cluster.name: Compute(cluster.size, _most_nodes(cluster))
         for cluster in clusters
         if isinstance(getattr(cluster, "size", None), str)
     }

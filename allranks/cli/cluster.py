@@ -10,6 +10,7 @@ from allranks.cli import text
 from allranks.cli.inputs import add_workspace_arguments, workspace_of
 from allranks.errors import UsageError
 from allranks.sizes import VMSize, all_sizes, images_in_words
+from allranks.spec.check_machines import LOW_PRIORITY, LOW_PRIORITY_HINT
 
 HELP = "make a compute cluster, and list the VM sizes that people train on"
 
@@ -22,8 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--size", metavar="SIZE", required=True, help="VM size of the nodes: allranks cluster sizes")
     create.add_argument("--nodes", metavar="N", type=int, default=4, help="the most nodes (default: 4)")
     create.add_argument("--min-nodes", metavar="N", type=int, default=0, help="nodes that stay (default: 0)")
-    cheap = "cheap nodes, which may be taken away at any moment"
-    create.add_argument("--low-priority", action="store_true", help=cheap)
+    create.add_argument("--low-priority", action="store_true", help=argparse.SUPPRESS)
     create.add_argument("--infiniband", action="store_true", help="refuse a size that has none")
     idle = "how long a node waits for work (default: 600)"
     create.add_argument("--idle", metavar="SECONDS", type=int, default=600, help=idle)
@@ -47,7 +47,9 @@ def _create(args: argparse.Namespace) -> int:
     from allranks.azure.client import connect_workspace
     from allranks.azure.explain import service_errors
 
-    cluster = clusters.ComputeCluster(args.name, args.size, args.nodes, args.min_nodes, args.low_priority, args.idle)
+    if args.low_priority:
+        raise UsageError(f"--low-priority: {LOW_PRIORITY}", LOW_PRIORITY_HINT)
+    cluster = clusters.ComputeCluster(args.name, args.size, args.nodes, args.min_nodes, args.idle)
     if args.infiniband:
         clusters.require_infiniband(args.size)
     for note in clusters.cluster_notes(cluster):
@@ -63,7 +65,7 @@ def _create(args: argparse.Namespace) -> int:
     if args.json:
         text.print_output({"status": status, "name": cluster.name, "size": cluster.size, "nodes": cluster.nodes})
     else:
-        nodes = f"{cluster.min_nodes} to {cluster.nodes} nodes of {cluster.size}, {cluster.tier}"
+        nodes = f"{cluster.min_nodes} to {cluster.nodes} nodes of {cluster.size}, dedicated"
         print(f"{status} {cluster.name} in {place}: {nodes}")
     return 0
 

@@ -41,7 +41,8 @@ HELP = "check component and pipeline YAML: types, ranges, references, cycles, na
 
 _OURS = re.compile(
     r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob|commandJob|sweepJob|sparkJob|schedule)"
-    rf"|^type:\s*['\"]?({'|'.join(sorted(CLOUD_ONLY_TYPES | STEP_KINDS.keys()))})\b|^jobs:",
+    rf"|^type:\s*['\"]?({'|'.join(sorted(CLOUD_ONLY_TYPES | STEP_KINDS.keys()))})\b|^jobs:"
+    r"|^(tier|vm_priority):\s*['\"]?(?i:low[_-]?priority)",
     re.MULTILINE,
 )
 _PREFIX = {"error": "", "warning": "warning: ", "elsewhere": "note: "}

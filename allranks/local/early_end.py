@@ -2,7 +2,7 @@
 
 Ctrl-C once asks the ranks that can save to do so and to end; twice, or when that takes too long, ends everything. A
 rank can save if it catches SIGTERM, by which a node tells that it is about to be taken away: our trainers do from their
-first step on, and so do scripts that were written for nodes of low priority. Who does not catch it is ended at once.
+first step on, and so do scripts that were written for spot nodes. Who does not catch it is ended at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from allranks.local.result import CANCELLED, FAILED, RETRYING, RUNNING, StepFail
 from allranks.local.warm.mpi_rank import STAND_IN
 
 NOTICE_SECONDS = 30.0
-"""That Azure's scheduled events give a node of low priority before it is taken away."""
+"""That Azure's scheduled events give a spot node before it is taken away."""
 _PASSING_ON = ("mpirun", "mpiexec", "prterun", "prted", "orted", STAND_IN)  # on SIGTERM they end ranks, or tell theirs
 
 

@@ -17,6 +17,8 @@ from allranks.spec.model import Component, Data, Literal, Pipeline, Source, Step
 from allranks.spec.needs import Distribution, Resources
 from allranks.spec.values import Values, default_values, given_values, resolved_value
 
+LOW_PRIORITY = "Azure ML retired low-priority nodes on 2026-03-31: a cluster gets none any more."
+LOW_PRIORITY_HINT = "Take tier: dedicated, or serverless compute with queue_settings: {job_tier: spot}."
 _PROCESSES_INPUT = "processes_per_node"  # where a component that starts its own processes is told their number
 
 
@@ -26,13 +28,16 @@ class Compute:
 
     Attributes:
         size: of its machines.
-        low_priority: whether they can be taken away.
         max_nodes: to how many nodes it grows; None where that is not known.
     """
 
     size: str
-    low_priority: bool = False
     max_nodes: int | None = None
+
+
+def is_low_priority(tier: object) -> bool:
+    """Whether a cluster's tier means low priority, in any spelling: ``low_priority``, ``LowPriority``."""
+    return str(tier).lower().replace("_", "").replace("-", "") == "lowpriority"
 
 
 def check_machines(document: Component | Pipeline, computes: Mapping[str, Compute] | None = None) -> list[Problem]:
@@ -156,16 +161,16 @@ class StepMachines:
     def _spot(self) -> Iterator[Problem]:
         """Warn where an eviction would lose everything: nothing that the step writes is mounted."""
         tier = self.step.tier or self.component.tier
-        low_priority = self.compute is not None and self.compute.low_priority
-        if (tier != "spot" and not low_priority) or not self.prefix or not self.component.name:
+        if tier != "spot" or not self.prefix or not self.component.name:
             return
         settings = self.step.outputs
         modes = [getattr(settings.get(name), "mode", None) or one.mode for name, one in self.component.outputs.items()]
         if "rw_mount" not in modes:
-            where = "queue_settings.job_tier" if tier == "spot" else "compute"
             message = "these machines can be taken away at any time, and no output of the step is mounted: it would "
             hint = "Write mode: rw_mount at the output that holds the checkpoints."
-            yield self.source.problem(self.prefix + where, message + "start again from nothing.", hint, "warning")
+            yield self.source.problem(
+                f"{self.prefix}queue_settings.job_tier", message + "start again from nothing.", hint, "warning"
+            )
 
 
 def own_resources(step: Step) -> Resources:

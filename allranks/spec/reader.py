@@ -12,6 +12,7 @@ from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec import ports, schema, settings
 from allranks.spec.borrow import resolve_borrowed_inputs
 from allranks.spec.budget import current_budget
+from allranks.spec.check_machines import LOW_PRIORITY, LOW_PRIORITY_HINT, is_low_priority
 from allranks.spec.document import read_yaml, yaml_kind
 from allranks.spec.inline import infer_port_types
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
@@ -85,7 +86,9 @@ class DocumentReader:
             rewritten = sweep_job(top)
             pipeline = self._pipeline(rewritten, rewritten.text("name"))
             return None if pipeline is None else replace(with_variables(pipeline, top), kind=schema.EITHER)
-        if not type_ and "promptflow" in str(top.data.get("$schema")).lower():
+        if is_low_priority(top.data.get("tier") or top.data.get("vm_priority")):
+            top.wrong("tier" if "tier" in top else "vm_priority", LOW_PRIORITY, LOW_PRIORITY_HINT)
+        elif not type_ and "promptflow" in str(top.data.get("$schema")).lower():
             top.wrong("", "cannot run here: it is a prompt flow.", severity="elsewhere")
         elif not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")

@@ -38,21 +38,21 @@ def test_a_cluster_of_the_library_is_what_its_name_says(file: Path) -> None:
     assert size is not None
     assert not size.retired
     assert rest["scaleSettings"]["minNodeCount"] == 0, "it costs nothing while it has nothing to do"
-    assert (rest["vmPriority"] == "LowPriority") == (file.stem == "low_priority")
+    assert rest["vmPriority"] == "Dedicated"
     assert (size.infiniband > 0) == (file.stem == "infiniband")
 
 
 def test_there_is_one_of_each_kind() -> None:
-    assert [file.stem for file in FILES] == ["dedicated", "infiniband", "low_priority"]
+    assert [file.stem for file in FILES] == ["dedicated", "infiniband"]
 
 
 @pytest.mark.parametrize("name", ["gpu", "null-2", "Yes", "a1-2"])
 def test_the_yaml_of_a_cluster_loads_as_what_it_is(name: str, tmp_path: Path) -> None:
-    cluster = ComputeCluster(name if len(name) > 2 else name * 2, H100, 8, 1, low_priority=True, idle_seconds=60)
+    cluster = ComputeCluster(name if len(name) > 2 else name * 2, H100, 8, 1, idle_seconds=60)
     file = tmp_path / "cluster.yaml"
     file.write_text(cluster.yaml())
     loaded = load_compute(file)
-    assert (loaded.name, loaded.size, loaded.tier) == (cluster.name, H100, "low_priority")
+    assert (loaded.name, loaded.size, loaded.tier) == (cluster.name, H100, "dedicated")
     assert (loaded.min_instances, loaded.max_instances, loaded.idle_time_before_scale_down) == (1, 8, 60)
 
 
@@ -104,22 +104,38 @@ def test_what_a_cluster_has_besides_stays(stand_in: StandIn) -> None:
 def test_the_commands_of_the_page_work(stand_in: StandIn) -> None:
     page = (library.root() / "docs" / "sizes.md").read_text()
     commands = re.findall(r"^allranks (cluster create .*)$", page, re.MULTILINE)
-    assert len(commands) == 3
-    assert [main(shlex.split(command)) for command in commands] == [0, 0, 0]
+    assert len(commands) == 2
+    assert [main(shlex.split(command)) for command in commands] == [0, 0]
     assert {"gpu-infiniband", "gpu-dedicated"} <= stand_in.state["computes"].keys()
 
 
-def test_low_priority_says_what_that_means(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cluster("create", "cheap", "--size", A100, "--low-priority") == 0
-    assert "mode: rw_mount" in capsys.readouterr().err
-    assert stand_in.state["computes"]["cheap"]["properties"]["properties"]["vmPriority"] == "LowPriority"
+def test_low_priority_is_refused(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ((), ("--dry-run",)):
+        assert cluster("create", "cheap", "--size", A100, "--low-priority", *more) == 2
+        said = capsys.readouterr()
+        assert "retired low-priority nodes on 2026-03-31" in said.err
+        assert ("tier: dedicated" in said.err, "job_tier: spot" in said.err, said.out) == (True, True, "")
+    assert stand_in.log == []
+
+
+@pytest.mark.parametrize("line", ["tier: low_priority", "tier: LowPriority", "vm_priority: 'lowpriority'"])
+@pytest.mark.parametrize("command", ["lint", "submit", "run"])
+def test_the_yaml_of_a_low_priority_cluster_is_refused(
+    line: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cheap.yml").write_text(f"name: cheap\ntype: amlcompute\nsize: {A100}\n{line}\n")
+    assert main([command, "cheap.yml"]) == 2
+    said = "".join(capsys.readouterr())
+    assert said.count("cheap.yml:4: ") == said.count("on 2026-03-31") == said.count("job_tier: spot") == 1
+    if command == "lint":
+        assert main(["lint", "."]) == 2, "it is found in its folder, too"
 
 
 def test_another_cluster_of_that_name_is_left_alone(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster("create", "mine", "--size", A100) == 0
     assert cluster("create", "mine", "--size", H100) == 2
     assert "there is a compute 'mine' already: Standard_NC24ads_A100_v4, dedicated." in capsys.readouterr().err
-    assert cluster("create", "mine", "--size", A100, "--low-priority") == 2
     assert len(stand_in.requests("PUT", "/computes/mine")) == 1
 
 

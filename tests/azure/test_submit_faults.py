@@ -12,7 +12,7 @@ from allranks.azure import client, retry
 from allranks.azure.client import Workspace, find_workspace
 from allranks.errors import UsageError
 from tests.azure.stand_in.fixture import StandIn
-from tests.azure.submitting import Cli
+from tests.azure.submitting import Cli, workspace_client
 
 JOBS = "PUT .*/jobs/"
 
@@ -67,6 +67,17 @@ def test_an_unknown_compute(stand_in: StandIn, cli: Cli) -> None:
     said = refused(cli, stand_in, "image_classification", "--compute", "gpu-cluser")
     assert "no compute 'gpu-cluser' in the workspace lab" in said
     assert "There is cpu-cluster, gpu-cluster, serverless." in said
+
+
+@pytest.mark.parametrize("tier", ["low_priority", "LowPriority"])
+def test_a_low_priority_compute(tier: str, ready: StandIn, cli: Cli) -> None:
+    from azure.ai.ml.entities import AmlCompute
+
+    cheap = AmlCompute(name="cheap", size="Standard_NC24ads_A100_v4", tier=tier)
+    workspace_client().compute.begin_create_or_update(cheap).result()
+    said = refused(cli, ready, "image_classification", "--compute", "cheap")
+    assert "the compute 'cheap': Azure ML retired low-priority nodes on 2026-03-31" in said
+    assert "job_tier: spot" in said
 
 
 def test_machines_that_do_not_fit(ready: StandIn, cli: Cli) -> None:
