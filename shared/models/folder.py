@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from .card import ModelCard
-from .mlmodel import environment_files, mlmodel_document, oldest_mlflow
+from .mlmodel import environment_files, example_file, mlmodel_document, oldest_mlflow
 from .refuse import make_refusal
 
 WEIGHTS_NAME: Final = "weights.safetensors"
@@ -68,7 +68,8 @@ def finish_model(
         if source is not None:
             copy_folder(Path(source), inside / name, unwanted)
     copy_file(Path(__file__).with_name("serve.py"), folder / "serve.py")
-    for name, text in environment_files(platform.python_version(), installed, oldest_mlflow(card)).items():
+    texts = environment_files(platform.python_version(), installed, oldest_mlflow(card))
+    for name, text in (texts | example_file(card)).items():
         write_text(folder / name, text)
     write_text(folder / "MLmodel", mlmodel_document(card, platform.python_version(), _bytes_below(folder)))
 

@@ -22,15 +22,24 @@ _COLUMNS = [
 ]
 """What a model of transformers takes: one of the two."""
 
+_SERVING = ("azureml-ai-monitoring", "azureml-inference-server-http")
+"""What Azure ML's scoring script for MLflow models imports, besides an MLflow below 3."""
+
+_EXAMPLE_NAME = "input_example.json"
+
 
 def mlmodel_document(card: ModelCard, python: str, size: int) -> str:
     """Text of `MLmodel`; its fields are those of MLflow 3's `save_model` for a script. `size` is in bytes."""
     of_text = card.task == LANGUAGE_MODELING
     tensors = [_tensor(card.input_dtype, [-1, -1] if of_text else [-1, *card.input_shape])]
     inputs = _COLUMNS if card.framework == "transformers" else tensors
-    outputs = [_tensor("float32", [-1, -1, card.outputs] if of_text else [-1, card.outputs])]
+    outputs = None if of_text else [_tensor("float32", [-1, card.outputs])]
     if card.table:
         inputs, outputs = table_columns(card.table), predicted_columns(card.task)
+    kind = "dataframe, pandas_orient: split" if card.table or card.framework == "transformers" else "ndarray"
+    example = "".join(
+        f"saved_input_example_info: {{artifact_path: {name}, type: {kind}}}\n" for name in example_file(card)
+    )
     return f"""\
 flavors:
   python_function:
@@ -48,12 +57,30 @@ flavors:
     streamable: false
 mlflow_version: {oldest_mlflow(card)}
 model_size_bytes: {size}
-signature:
-  inputs: '{_quoted(inputs)}'
-  outputs: '{_quoted(outputs)}'
+{example}signature:
+  inputs: {_quoted(inputs)}
+  outputs: {_quoted(outputs)}
   params: null
 utc_time_created: '{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'
 """
+
+
+def example_file(card: ModelCard) -> dict[str, str]:
+    """Text of the file with an example of what a model takes, by name; empty for a model that needs none on Azure ML.
+
+    Azure ML's scoring script makes an example of the signature: of columns of one plain type, or of a tensor whose
+    first size alone is open. For any other signature the script fails at its start, unless the model has an example.
+    Later the script converts a column to the type that it has in the example. A text there allows any type, such as
+    the "?" of a column with missing cells, which has a "fill".
+    """
+    columns = {"text": "An example."} if card.framework == "transformers" else {
+        column["name"]: (column["values"] or [""])[-1] if "values" in column else str(column.get("fill", "")) or 0.0
+        for column in card.table.get("columns", ())
+    }  # fmt: skip
+    if not columns and card.task != LANGUAGE_MODELING:
+        return {}
+    table = {"columns": [*columns], "index": [0], "data": [[*columns.values()]]}
+    return {_EXAMPLE_NAME: json.dumps(table if columns else {"inputs": [[0, 1]]})}
 
 
 def oldest_mlflow(card: ModelCard) -> str:
@@ -79,7 +106,7 @@ def environment_files(python: str, installed: Mapping[str, str], mlflow: str = _
     `mlflow` is the oldest version that serves it.
     """
     needed = [f"{name}=={version}" if version else name for name, version in installed.items()]
-    packages = [f"mlflow>={mlflow},<4", *needed]
+    packages = [f"mlflow>={mlflow},<3", *_SERVING, *needed]
     lines = "".join(f"  - {package}\n" for package in packages)
     return {
         "requirements.txt": "".join(f"{package}\n" for package in packages),
@@ -91,8 +118,8 @@ def environment_files(python: str, installed: Mapping[str, str], mlflow: str = _
 
 
 def _quoted(columns: object) -> str:
-    """JSON between the single quotes of YAML."""
-    return json.dumps(columns).replace("'", "''")
+    """JSON between the single quotes of YAML; null for None."""
+    return "'{}'".format(json.dumps(columns).replace("'", "''")) if columns else "null"
 
 
 def _tensor(dtype: str, shape: list[int]) -> dict[str, object]:

@@ -23,6 +23,7 @@ from shared.training.augmentation.batches import plan_augmentation
 from shared.training.core.batch_plan import BatchPlan
 from tests.components.training import write_digits
 from tests.local.support import ROOT
+from tests.shared.serving import check_azure_serves
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
 
@@ -56,6 +57,7 @@ def test_the_zoo_takes_images_and_saves_what_it_gives(
     zoo.check_saveable(model, card(architecture, shape))
     zoo.save_model(tmp_path, model, card(architecture, shape))
     np.testing.assert_array_equal(np.asarray(zoo.load_model(tmp_path)[0](rows)), outputs)
+    check_azure_serves(tmp_path)
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,16 @@ from torch import nn
 
 from shared.distributed import Refusal
 from shared.models import ZOO, ModelCard, NormalisedModel, build_network, check_saveable, load_model, save_model
+from shared.models.card import LANGUAGE_MODELING
+from shared.models.decoder import DecoderSettings
+from shared.models.folder import HUGGINGFACE_NAME, begin_model, finish_model
 from shared.models.mlmodel import environment_files, installed_versions
-from shared.models.package import from_card
+from shared.models.package import finish_decoder, from_card
 from shared.models.standard_resnet import BottleneckBlock, StandardResNet
+from shared.models.transformers.package import finish_transformer
 from shared.models.vit import ViT
 from tests.helpers import clean_environment
+from tests.shared.serving import check_azure_serves
 
 CLASSES = ("zero", "one", "two")
 
@@ -258,6 +264,31 @@ def test_a_package_that_only_serving_needs_may_lack_where_a_model_is_saved() -> 
     written = environment_files("3.11.7", versions)
     assert "no-such-package-anywhere\n" in written["requirements.txt"]
     assert f"  - torch=={versions['torch']}\n" in written["conda.yaml"]
+
+
+def test_azure_serves_saved_models(code: Path, tmp_path: Path) -> None:
+    """Of each trainer with torch; tests/environments/test_serving.py runs the script itself."""
+    save_model(tmp_path / "pictures", from_card(card()), card())
+    own = card("mine.py:build")
+    save_model(tmp_path / "lightning", from_card(own, code), own, code, packages=["lightning"])
+    assert "\nlightning==" in (tmp_path / "lightning" / "requirements.txt").read_text()
+    columns = [{"name": "a"}, {"name": "b", "fill": 1.5, "marked": True}, {"name": "c", "values": ["", "x"]}]
+    table = ModelCard("mlp", (4,), "float32", CLASSES, table={"columns": columns, "missing": ["?"]})
+    begin_model(tmp_path / "table")
+    finish_model(tmp_path / "table", table, {})
+    example = json.loads((tmp_path / "table" / "input_example.json").read_text())
+    assert example == {"columns": ["a", "b", "c"], "index": [0], "data": [[0.0, "1.5", "x"]]}
+    sizes = asdict(DecoderSettings(257, 8, layers=1, width=16, heads=2))
+    decoder = ModelCard("decoder", (8,), "int64", task=LANGUAGE_MODELING, vocabulary=257, settings=sizes)
+    (begin_model(tmp_path / "decoder") / HUGGINGFACE_NAME).mkdir()
+    finish_decoder(tmp_path / "decoder", decoder, torch.float32, None)
+    for task in ("text_classification", LANGUAGE_MODELING):
+        classes = () if task == LANGUAGE_MODELING else CLASSES
+        texts = ModelCard("bert", (8,), "int64", classes, task=task, framework="transformers", vocabulary=257)
+        begin_model(tmp_path / task)
+        finish_transformer(tmp_path / task, texts, None)
+    for folder in tmp_path.glob("*/MLmodel"):
+        check_azure_serves(folder.parent)
 
 
 def test_the_files_are_those_that_mlflow_writes(tmp_path: Path) -> None:

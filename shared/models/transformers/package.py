@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 _ROWS_AT_ONCE: Final = 64
-_NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pandas")
+_NEEDED: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 
 
 def finish_transformer(folder: str | Path, card: ModelCard, tokenizer: str | Path | None) -> None:

@@ -1,0 +1,40 @@
+"""What Azure ML's scoring script for MLflow models needs of a saved model, read from the model's files alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from packaging.requirements import Requirement
+
+SCRIPT_IMPORTS = {"mlflow", "azureml-ai-monitoring", "azureml-inference-server-http"}
+
+
+def check_azure_serves(folder: Path) -> None:
+    """Assert that the model's environment has the script's imports, and that the script starts with its signature."""
+    lines = (folder / "requirements.txt").read_text().splitlines()
+    assert yaml.safe_load((folder / "conda.yaml").read_text())["dependencies"][-1] == {"pip": lines}
+    assert "-r requirements.txt" in yaml.safe_load((folder / "python_env.yaml").read_text())["dependencies"]
+    needed = {one.name: one.specifier for one in map(Requirement, lines)}
+    assert needed.keys() >= SCRIPT_IMPORTS
+    assert needed["mlflow"].contains("2.22.5")
+    assert not needed["mlflow"].contains("3.0.0")
+    assert "pandas" not in needed, "MLflow 2 needs one below 3: the version of the training may be above"
+
+    document = yaml.safe_load((folder / "MLmodel").read_text())
+    example, signature = document.get("saved_input_example_info"), document["signature"]
+    if example is None:
+        assert _has_sample(json.loads(signature["inputs"])), signature
+    else:
+        held = json.loads((folder / example["artifact_path"]).read_text())
+        assert held.keys() == ({"inputs"} if example["type"] == "ndarray" else {"columns", "index", "data"})
+    assert signature["outputs"] is None or _has_sample(json.loads(signature["outputs"])), signature
+
+
+def _has_sample(schema: list[dict[str, Any]]) -> bool:
+    """Whether the script can make an example of a schema: other types, and open sizes but the first, end it."""
+    if schema[0]["type"] != "tensor":
+        return {column["type"] for column in schema} <= {"string", "double", "long", "boolean"}
+    return all(size >= 0 for size in schema[0]["tensor-spec"]["shape"][1:])
