@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 
+from allranks.local.environments.conda import read_conda_file
+from allranks.local.environments.pip_lines import read_pip_lines
 from allranks.script.sources import ScriptSource, imported_names
 
 MADE = "# Made by `allranks init`."
@@ -28,6 +31,8 @@ PACKAGE_NAMES = {
     "azure.ai.ml": "azure-ai-ml",
     "azure.identity": "azure-identity",
     "azure.storage.blob": "azure-storage-blob",
+    "azureml.core": "azureml-core",
+    "azureml.mlflow": "azureml-mlflow",
     "bs4": "beautifulsoup4",
     "cv2": "opencv-python-headless",
     "dateutil": "python-dateutil",
@@ -60,6 +65,19 @@ _BESIDE = {
 }
 """What a package imports only where it is used so."""
 
+_MLFLOW, _TRACKING = ("mlflow", "mlflow-skinny"), "azureml-mlflow"
+_MLFLOW_USE = re.compile(r"\bM[Ll][Ff]low[A-Z]\w*|'mlflow'")
+"""How a framework is told to log to MLflow, which the script then need not import: ``MLFlowLogger``, a ``'mlflow'``."""
+
+_RULE = "Azure ML's tracking server takes MLflow below 3, with azureml-mlflow"
+_BESIDE_AZURE = {name: SpecifierSet("<3") for name in (*_MLFLOW, "pandas")} | {
+    "azure-storage-blob": SpecifierSet("<=12.27.1"),
+    "packaging": SpecifierSet("<25"),
+    "protobuf": SpecifierSet("<7"),
+    "pyarrow": SpecifierSet("<20"),
+}
+"""The MLflow that Azure ML's tracking server takes; then what MLflow 2.22.5 and azureml-mlflow 1.62 take."""
+
 
 @dataclass(frozen=True, slots=True)
 class NeededPackages:
@@ -81,17 +99,43 @@ def needed_packages(sources: Sequence[ScriptSource], code: Path) -> NeededPackag
     for folder in _folders(code):
         conda = next((folder / name for name in CONDA_FILES if _is_conda_file(folder / name)), None)
         if conda is not None:
-            return NeededPackages(conda_file=conda, origin=conda.name)
-        lines = _listed(folder)
-        if lines:
-            named = {_canonical(one) for one in map(_requirement_name, lines[1]) if one}
-            missing = [one for one in imported if _canonical(one) not in named]
-            notes = [f"{lines[0]} does not name {one}, which the script imports: {imported[one]}." for one in missing]
-            return NeededPackages(tuple(map(_pinned, lines[1])), origin=lines[0], notes=tuple(notes))
-    pins = [f"{name}=={_version(name)}" if _version(name) else name for name in imported]
+            part = read_conda_file(conda)
+            _, notes = _with_versions([*part.conda, *part.pip], conda.name)
+            return NeededPackages(conda_file=conda, origin=conda.name, notes=tuple(notes))
+        listed = _listed(folder)
+        if listed:
+            origin, lines = listed
+            named = {_canonical(one) for one in map(_requirement_name, lines) if one}
+            mlflow = () if named.isdisjoint((*_MLFLOW, _TRACKING)) else _MLFLOW
+            missing = [one for one in imported if _canonical(one) not in (*named, *mlflow)]
+            pinned, notes = _with_versions(lines, origin)
+            notes += [f"{origin} does not name {one}, which the script imports: {imported[one]}." for one in missing]
+            return NeededPackages(tuple(pinned), origin=origin, notes=tuple(notes))
+    pins, _ = _with_versions([*imported], "")
+    others = {line: version for line in pins if "<" in line and (version := _version(_requirement_name(line)))}
+    notes = [f"conda.yaml has {line}, where {others[line]} is installed here: {_RULE}." for line in others]
     absent = [name for name in imported if not _version(name)]
-    notes = [f"{name} is not installed here, so its version is open: {imported[name]}." for name in absent]
+    notes += [f"{name} is not installed here, so its version is open: {imported[name]}." for name in absent]
     return NeededPackages(tuple(sorted(pins, key=str.lower)), notes=tuple(notes))
+
+
+def _with_versions(lines: Sequence[str], origin: str) -> tuple[list[str], list[str]]:
+    """Return the lines with versions and with what Azure ML's tracking server needs, and a note where they differ.
+
+    Lines that allow MLflow 2 are limited to it, and get azureml-mlflow beside them. Lines that ask for MLflow 3 stay.
+    """
+    used = {name: line for line in lines if (name := _canonical(_requirement_name(line))) in (*_MLFLOW, _TRACKING)}
+    asked = [Requirement(line).specifier for name, line in used.items() if name in _MLFLOW]
+    tried = ["2.13.0", "2.22.5", "3.0.0", "99", *(one.version.removesuffix(".*") for each in asked for one in each)]
+    fits = [
+        {_BESIDE_AZURE["mlflow"].contains(one, True) for one in tried if each.contains(one, True)} for each in asked
+    ]
+    lacking = [one for one, is_there in ((_TRACKING, _TRACKING in used), (_MLFLOW[1], fits)) if used and not is_there]
+    note = f"{origin} names {', '.join(used.values())}. {_RULE}: write 'mlflow<3' and 'azureml-mlflow' there."
+    notes = [note] if lacking or (used and {True} not in fits) else []
+    if not used or {False} in fits:
+        return [_pinned(line, {}) for line in lines], notes
+    return [_pinned(line, _BESIDE_AZURE) for line in (*lines, *lacking)], notes
 
 
 def _is_conda_file(path: Path) -> bool:
@@ -119,16 +163,10 @@ def _listed(folder: Path) -> tuple[str, list[str]] | None:
         versions = {str(one.get("name")): str(one.get("version")) for one in locked if isinstance(one, Mapping)}
         return _UV_LOCK, [_locked(str(line), versions) for line in direct]
     if (folder / _PIP_LIST).is_file():
-        text = (folder / _PIP_LIST).read_text(encoding="utf-8-sig", errors="replace").replace("\\\n", " ")
-        lines = [re.sub(r"(^|\s+)#.*|\s+--hash=\S+", "", line).strip() for line in text.splitlines()]
-        return _PIP_LIST, [_relative_option(line, folder) for line in lines if line]
+        text = (folder / _PIP_LIST).read_text(encoding="utf-8-sig", errors="replace")
+        lines = read_pip_lines(text.splitlines(), folder.resolve())
+        return _PIP_LIST, [re.sub(r"\s+--hash=\S+", "", line) for line in lines]
     return (_PROJECT, [str(line) for line in direct]) if direct else None
-
-
-def _relative_option(line: str, folder: Path) -> str:
-    """``-r other.txt`` with the path absolute: the list that is written lies elsewhere."""
-    match = re.match(r"(-r|-c|--requirement|--constraint)[\s=]+(\S+)$", line)
-    return f"{match[1]} {(folder / match[2]).resolve()}" if match else line
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -150,17 +188,19 @@ def _with_extras(line: str) -> str:
     return requirement.name + extras
 
 
-def _pinned(line: str) -> str:
-    """A line with the version that is installed here, if that is one it asks for."""
+def _pinned(line: str, limits: Mapping[str, SpecifierSet]) -> str:
+    """A line with the version that is installed here, if the line and its limit allow that; else with the limit."""
     try:
         requirement = Requirement(line)
     except InvalidRequirement:
         return line
-    version = _version(requirement.name)
-    if requirement.url or requirement.marker or not version:
+    version, limit = _version(requirement.name), limits.get(_canonical(requirement.name))
+    if requirement.url or requirement.marker or not (version or limit):
         return line
-    fits = requirement.specifier.contains(version, prereleases=True)
-    return f"{_with_extras(line)}=={version}" if fits else line
+    asked = requirement.specifier & (limit or SpecifierSet())
+    if version and asked.contains(version, prereleases=True):
+        return f"{_with_extras(line)}=={version}"
+    return f"{_with_extras(line)}{asked}" if limit and "==" not in line else line
 
 
 def _requirement_name(line: str) -> str:
@@ -192,6 +232,9 @@ def _imported_packages(sources: Sequence[ScriptSource], code: Path) -> dict[str,
             for word, package in pairs:
                 if name in found and word in source.text:
                     found.setdefault(package, f"{word}, {source.path.name}")
+        use = _MLFLOW_USE.search(ast.unparse(source.tree))
+        if use and found.keys().isdisjoint(_MLFLOW):
+            found[_package("mlflow") or "mlflow"] = f"{use[0]}, {source.path.name}"
     return found
 
 
@@ -217,8 +260,9 @@ def _package(module: str) -> str | None:
     installed = _installed_packages().get(parts[0], [])
     close = [one for one in installed if _canonical(one) == _canonical(parts[0])]
     if installed:
-        return close[0] if close else installed[0] if len(set(installed)) == 1 else None
-    return None if parts[0] in ("azure", "google") else parts[0]
+        others = set(installed).intersection(_MLFLOW) or set(installed)
+        return close[0] if close else others.pop() if len(others) == 1 else None
+    return None if parts[0] in ("azure", "azureml", "google") else parts[0]
 
 
 @cache

@@ -230,6 +230,90 @@ def test_locks_are_taken_in_place_of_imports(tmp_path: Path) -> None:
     assert component(tmp_path)["environment"]["conda_file"] == "./environment.yml"
 
 
+def pip_lines(folder: Path) -> list[str]:
+    """What the conda file that `init` has written installs with pip."""
+    lines: list[str] = yaml.safe_load((folder / "conda.yaml").read_text())["dependencies"][-1]["pip"]
+    return lines
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import mlflow",
+        "from mlflow import log_metric",
+        "import mlflow.pytorch, pandas, pyarrow",
+        "def log():\n    import mlflow\n",
+        "import beside",
+        "from lightning.pytorch.loggers import MLFlowLogger",
+        "import lightning.pytorch as pl\npl.Trainer(logger=pl.loggers.MLFlowLogger())",
+        "import lightning\nlogger = 'lightning.pytorch.loggers.MLFlowLogger'",
+        "from transformers import TrainingArguments\nTrainingArguments('out', report_to=['mlflow'])",
+        "import accelerate\naccelerate.Accelerator(log_with='mlflow')",
+    ],
+)
+def test_mlflow_is_one_that_azure_takes(text: str, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("import mlflow.pyfunc\n")
+    (tmp_path / "train.py").write_text(text + "\n")
+    said = init(tmp_path, "train.py")
+    lines = pip_lines(tmp_path)
+    assert {"mlflow<3", "azureml-mlflow"} <= {line.partition("==")[0] for line in lines}
+    assert any("conda.yaml has mlflow<3, where 3." in note for note in said["unread"])
+    if "pyarrow" in text:
+        assert "pyarrow<20" in lines, "MLflow 2 takes none that is later"
+
+
+def test_scripts_without_mlflow_get_none(tmp_path: Path) -> None:
+    text = (
+        "import numpy\nfrom transformers import TrainingArguments\nTrainingArguments('mlflow-runs', report_to='none')\n"
+    )
+    (tmp_path / "train.py").write_text(f"{text}# mlflow, MLFlowLogger\n")
+    init(tmp_path, "train.py")
+    assert not [line for line in pip_lines(tmp_path) if "mlflow" in line]
+
+
+@pytest.mark.parametrize(
+    ("listed", "written", "is_said"),
+    [
+        ("mlflow", {"mlflow<3", "azureml-mlflow"}, True),
+        ("mlflow>=2.9", {"mlflow<3,>=2.9", "azureml-mlflow"}, True),
+        ("mlflow-skinny\npyarrow>=17", {"mlflow-skinny<3", "pyarrow<20,>=17", "azureml-mlflow"}, True),
+        ("mlflow==2.19.0", {"mlflow==2.19.0", "azureml-mlflow"}, True),
+        ("azureml-mlflow", {"mlflow-skinny<3", "azureml-mlflow"}, True),
+        ("-r more/list.txt", {"mlflow<3", "azureml-mlflow"}, True),
+        ("mlflow==3.15.0", {"mlflow==3.15.0"}, True),
+        ("mlflow<3\nazureml-mlflow", {"mlflow<3", "azureml-mlflow"}, False),
+    ],
+)
+def test_a_list_with_another_mlflow_is_named(listed: str, written: set[str], is_said: bool, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "list.txt").write_text("mlflow\n")
+    (tmp_path / "requirements.txt").write_text(f"{listed}\n")
+    (tmp_path / "train.py").write_text("import mlflow\n")
+    said = init(tmp_path, "train.py")["unread"]
+    assert set(pip_lines(tmp_path)) == written
+    assert [note for note in said if "write 'mlflow<3' and 'azureml-mlflow' there" in note] == said
+    assert bool(said) == is_said
+    assert (tmp_path / "requirements.txt").read_text() == f"{listed}\n"
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ("mlflow", "names mlflow."),
+        ("conda-forge::mlflow=3.1", "names mlflow==3.1.*."),
+        ("pip: [mlflow-skinny>=3]", "names mlflow-skinny>=3."),
+        ("pip: ['mlflow-skinny<3', azureml-mlflow]", ""),
+    ],
+)
+def test_a_conda_file_with_another_mlflow_is_named(listed: str, said: str, tmp_path: Path) -> None:
+    text = f"dependencies:\n- python=3.11\n- {listed}\n"
+    (tmp_path / "environment.yml").write_text(text)
+    (tmp_path / "train.py").write_text("import mlflow\n")
+    notes = init(tmp_path, "train.py")["unread"]
+    assert [said in note for note in notes] == ([True] if said else [])
+    assert (tmp_path / "environment.yml").read_text() == text
+
+
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print(1)\n")
     (tmp_path / ".gitignore").write_text("secret.txt\n")
