@@ -28,7 +28,6 @@ VERBS = (
     "runs",
     "drill",
     "warm",
-    "plan",
     "lint",
     "export",
     "submit",

@@ -1,30 +1,5 @@
-"""What a training will take on machines that nobody has paid for yet: its step, its efficiency, its time and its cost.
+"""Estimate a training step on several nodes, so that lint can warn of one that mostly waits for its network.
 
-Pure functions over frozen dataclasses: ``links`` has what wires give, ``collectives`` what an exchange takes over them,
-``step`` what of it a training waits for, ``failures`` what machines that break cost, ``forecast`` all of it for a
-number of nodes. Times are seconds, sizes bytes, speeds bytes a second. No framework is imported, and nothing measured
-on a cluster is asked for.
+``links`` has what a network gives, ``collectives`` what an exchange takes on it, ``step`` what of that a step waits
+for. Pure functions over frozen dataclasses; times are seconds, sizes bytes, speeds bytes a second.
 """
-
-from allranks.planning.collectives import all_reduce_seconds, gather_seconds
-from allranks.planning.failures import FailureRates, checkpoint_interval, effective_share
-from allranks.planning.forecast import ClusterPlan, NodeForecast, forecast_nodes
-from allranks.planning.links import NetworkLink, NodeNetwork
-from allranks.planning.step import ModelExchange, StepTime, StepWork, predict_step
-
-__all__ = [
-    "ClusterPlan",
-    "FailureRates",
-    "ModelExchange",
-    "NetworkLink",
-    "NodeForecast",
-    "NodeNetwork",
-    "StepTime",
-    "StepWork",
-    "all_reduce_seconds",
-    "checkpoint_interval",
-    "effective_share",
-    "forecast_nodes",
-    "gather_seconds",
-    "predict_step",
-]

@@ -49,7 +49,7 @@ def _waits(pipeline: Pipeline, computes: Mapping[str, Compute] | None) -> Iterat
             continue
         spent = f"{nodes} nodes of {size.name} would compute for at most {predicted.efficiency:.0%} of each step"
         message = f"{spent}, and wait for {size.ethernet} Gb/s of Ethernet for the rest."
-        hint = f"Take a size with InfiniBand, or a larger batch_size; see: allranks plan --size {size.name}."
+        hint = "Choose a size with InfiniBand, or a larger batch_size."
         yield machines.source.problem(f"jobs.{facts.step}.resources.instance_count", message, hint, "warning")
 
 

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.planning import (
-    ClusterPlan,
-    FailureRates,
+from allranks.planning.collectives import all_reduce_seconds, gather_seconds, ring_seconds, tree_seconds
+from allranks.planning.links import NetworkLink, NodeNetwork
+from allranks.planning.step import (
+    GRADIENTS_SHARDED,
+    REPLICATED,
+    SHARDED,
     ModelExchange,
-    NetworkLink,
-    NodeNetwork,
     StepWork,
-    all_reduce_seconds,
-    checkpoint_interval,
-    effective_share,
-    forecast_nodes,
-    gather_seconds,
     predict_step,
+    straggler_share,
 )
-from allranks.planning.collectives import ring_seconds, tree_seconds
-from allranks.planning.forecast import counted_nodes
-from allranks.planning.step import GRADIENTS_SHARDED, REPLICATED, SHARDED, straggler_share
 
 rates = st.floats(1e6, 1e12)
 networks = st.builds(
@@ -133,63 +126,6 @@ def test_a_pipeline_has_the_bubble_of_its_stages() -> None:
     network = NodeNetwork(8, NetworkLink(240e9, 3e-6), NetworkLink(184e9, 14e-6))
     step = predict_step(StepWork(10.0, 48, 8, 8), ModelExchange(350e9, overlaps=False), network, 128)
     assert step.bubble == pytest.approx(10.0 * 7 / 48)
-
-
-@given(st.floats(0, 1e4), st.floats(1, 1e9))
-def test_the_interval_grows_with_the_time_between_failures(save: float, mean: float) -> None:
-    assert checkpoint_interval(save, 4 * mean) >= checkpoint_interval(save, mean)
-
-
-def test_young_s_interval() -> None:
-    assert checkpoint_interval(1.0, 1e6) == pytest.approx(math.sqrt(2e6), rel=0.01)
-    assert checkpoint_interval(10.0, math.inf) == math.inf
-
-
-@given(st.floats(1, 1e5), st.floats(0, 3600), st.floats(0.01, 600), st.integers(1, 512))
-def test_goodput_is_a_share_that_falls_with_nodes(hours: float, restart: float, save: float, count: int) -> None:
-    found = FailureRates(hours, restart, save)
-    one, more = effective_share(found, count), effective_share(found, 2 * count)
-    assert 0 <= more <= one * (1 + 1e-9) <= 1 + 1e-9
-
-
-@given(st.floats(100, 1e5), st.floats(1, 600), st.floats(0.2, 5))
-def test_no_other_interval_is_better_by_much(hours: float, save: float, factor: float) -> None:
-    found = FailureRates(hours, 60.0, save)
-    best = checkpoint_interval(save, found.seconds_between(8))
-    assert effective_share(found, 8, best * factor) <= effective_share(found, 8) * 1.001
-
-
-def test_machines_that_never_fail_lose_nothing() -> None:
-    assert effective_share(FailureRates(math.inf), 1024) == 1
-
-
-def plan(**changes: Any) -> ClusterPlan:
-    network = NodeNetwork(8, NetworkLink(240e9, 3.4e-6), NetworkLink(184e9, 14e-6))
-    return replace(ClusterPlan(0.001, 4096, ModelExchange(100e6), network, samples=1e6, price=10.0), **changes)
-
-
-def test_a_fixed_batch_is_divided_and_a_growing_one_is_not() -> None:
-    fixed, growing = forecast_nodes(plan(), [1, 4]), forecast_nodes(plan(grows=True), [1, 4])
-    assert [one.batch_size for one in fixed] == [4096, 4096]
-    assert [one.batch_size for one in growing] == [4096, 16384]
-    assert fixed[1].step.compute == pytest.approx(fixed[0].step.compute / 4)
-    assert growing[1].step.compute == growing[0].step.compute
-
-
-def test_cost_is_nodes_by_time_by_price() -> None:
-    (found,) = forecast_nodes(plan(failures=FailureRates(math.inf)), [4])
-    assert found.seconds == pytest.approx(1e6 / 4096 * found.step.total)
-    assert found.seconds is not None
-    assert found.cost == pytest.approx(10 * 4 * found.seconds / 3600)
-
-
-def test_more_ranks_than_rows_is_not_possible() -> None:
-    assert [one.is_possible for one in forecast_nodes(plan(batch_size=16), [1, 2, 4])] == [True, True, False]
-
-
-@pytest.mark.parametrize(("most", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
-def test_nodes_are_doubled_up_to_the_last(most: int, counts: list[int]) -> None:
-    assert counted_nodes(most) == counts
 
 
 def test_a_link_without_a_rate_is_refused() -> None:
