@@ -5,8 +5,8 @@
 Each peer is installed, at the version that benchmarks/peers/<peer>.txt says, into an environment of its own below
 build/bench, and is given the same commands by a small file of ours beside that. What is run in turn is each chain with
 each tool, round after round, so that a neighbour on the machine slows all of them. The commands of training steps are
-torchrun's for all but allranks, which starts the ranks itself. Nothing is reused from an earlier run. Warm is after
-`allranks warm` and a first round. Python that is aborted at its end (gloo's threads) is measured again.
+torchrun's for all but allranks, which starts the ranks itself. Nothing is reused from an earlier run.
+Python that is aborted at its end (gloo's threads) is measured again.
 
 Left out is the local process backend of Kubeflow Trainer: it knows single jobs and no chains, and makes for each an
 environment into which it installs torch.
@@ -35,7 +35,6 @@ from peers.page import write_page  # noqa: E402
 from side_by_side import keep  # noqa: E402
 
 ENVIRONMENTS = ROOT / "build" / "bench"
-WARM = "allranks, warm"
 PEERS = ("torchx", "metaflow", "kfp")
 _YAML_ONCE = f"{sys.executable} -c 'import yaml'"
 
@@ -63,7 +62,6 @@ def main() -> None:
     missing = {peer: why for peer in PEERS if (why := install_peer(peer))}
     tools = {
         "allranks": run_allranks,
-        WARM: run_allranks,
         "shell": run_shell,
         "shell, Python with yaml": run_shell_with_yaml,
         **{peer: run for peer, run in (("torchx", run_torchx), ("metaflow", run_metaflow), ("kfp", run_kfp))
@@ -73,17 +71,12 @@ def main() -> None:
         folder = Path(name)
         copy_components(folder)
         results: list[BenchResult] = []
-        kept = {**os.environ, **place_of(WARM, folder)}
-        subprocess.run([*ALLRANKS, "warm"], cwd=ROOT, env=kept, capture_output=True, check=True)
-        try:
-            for chain in CHAINS:
-                rounds = asked.trainings if chain.trains else asked.rounds
-                results += measure_chain(chain, tools, folder, rounds, asked.peers)
-                table = [row_of(one, results) for one in results]  # written after each chain: they take long
-                keep("peers", [], table=table, versions=versions(missing), not_installed=missing)
-                write_page(table, versions(missing))
-        finally:
-            subprocess.run([*ALLRANKS, "warm", "--stop"], cwd=ROOT, env=kept, capture_output=True, check=False)
+        for chain in CHAINS:
+            rounds = asked.trainings if chain.trains else asked.rounds
+            results += measure_chain(chain, tools, folder, rounds, asked.peers)
+            table = [row_of(one, results) for one in results]  # written after each chain: they take long
+            keep("peers", [], table=table, versions=versions(missing), not_installed=missing)
+            write_page(table, versions(missing))
 
 
 def install_peer(peer: str) -> str:
@@ -100,11 +93,6 @@ def install_peer(peer: str) -> str:
         return (made.stderr or made.stdout).strip()[-300:]
     stamp.write_text(wanted.read_text())
     return ""
-
-
-def place_of(tool: str, folder: Path) -> dict[str, str]:
-    """The variable by which a tool finds what `allranks warm` keeps, or finds nothing."""
-    return {"XDG_RUNTIME_DIR": str(folder / "kept") if tool == WARM else str(folder / "nothing")}
 
 
 class AbortedError(Exception):
@@ -135,17 +123,16 @@ def run_once(tool: str, prepare: Command, chain: StepChain, folder: Path) -> tup
             out = Path(name)
             command = prepare(chain, steps_of(chain, folder, out), out)
             try:
-                return timed(command, out, place_of(tool, folder))
+                return timed(command, out)
             except AbortedError:
                 continue
     raise SystemExit(f"{tool}: Python was aborted nine times in a row")
 
 
-def timed(command: list[str], out: Path, place: dict[str, str]) -> tuple[float, float]:
+def timed(command: list[str], out: Path) -> tuple[float, float]:
     """Run a command; the seconds that passed, and the processor's of it and all that it waited for."""
     environ = {
         **os.environ,
-        **place,
         "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // 2)),
         "MLFLOW_TRACKING_URI": f"sqlite:///{out}/mlflow.db",
         "PYTHONDONTWRITEBYTECODE": "",  # or whatever is installed without bytecode compiles all of it, each time
@@ -156,7 +143,7 @@ def timed(command: list[str], out: Path, place: dict[str, str]) -> tuple[float, 
     if "allranks" in command:
         environ |= {"PYTHONPATH": str(ROOT)}
         for name in ("MLFLOW_TRACKING_URI", "METAFLOW_HOME", "METAFLOW_DATASTORE_SYSROOT_LOCAL"):
-            del environ[name]  # it makes a database itself, and what is another one in each run makes another template
+            del environ[name]  # it makes a database itself
     log = out / "log"
     with log.open("w") as lines:
         start = time.perf_counter()

@@ -4,23 +4,18 @@
 
 Both sides run the same scripts with the same arguments, threads and MLflow database, and both keep the bytecode of what
 they import. By hand, the user has put the components' files together already; the engine does that as well. The
-training makes 2 steps, or 10. Warm is after `allranks warm` and two runs. Ranks by hand may abort while Python ends
-(gloo's threads): the same is measured again then; the engine repeats such a step in its time. The changed script
-trains three steps, and is another text each time. The pipeline image_classification is run a second time with other
-epochs, warm, against what its first run takes without.
+training makes 2 steps, or 10. Ranks by hand may abort while Python ends (gloo's threads): the same is measured again
+then; the engine repeats such a step in its time.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from side_by_side import Comparison, in_turn, keep, seconds
@@ -30,8 +25,6 @@ BATCH_SIZE = "512"  # of 1,257 rows: two steps in an epoch
 STEPS = {2: "1", 10: "5"}
 """By the steps, the epochs that make them."""
 ROUNDS = 7
-NUMBERS = itertools.count()
-WARM_EPOCHS, COLD_EPOCHS = itertools.count(3), itertools.count(5)  # the same in each round: two runs warm up
 TRAINERS = {"train_ddp": "pytorch", "train_horovod": "mpi"}
 """With the type of their distribution."""
 MPIRUN = [
@@ -41,21 +34,6 @@ MPIRUN = [
 ]
 """With the options of the engine."""
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-
-SCRIPT = """
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-torch.manual_seed({number})
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 8))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(3):
-    optimizer.zero_grad()
-    model(torch.randn(16, 64)).sum().backward()
-    optimizer.step()
-dist.destroy_process_group()
-"""
 
 PIPELINE = """
 type: pipeline
@@ -85,28 +63,7 @@ def main() -> None:
             )
         cold = [prepare_and_train(folder, steps, "", "0.7") for steps in STEPS]
         cold.append(prepare_and_train(folder, 2, "", "1", "train_horovod"))
-        with warmed(folder):
-            warm = [prepare_and_train(folder, steps, ", warm", "0.2") for steps in STEPS]
-            warm.append(prepare_and_train(folder, 2, ", warm", "1/3", "train_horovod"))
-            changed = in_turn(
-                "a changed script on 2 ranks, warm",
-                ("allranks run", lambda: changed_script(folder, by_engine=True)),
-                ("torchrun by hand", lambda: changed_script(folder, by_engine=False)),
-                rounds=ROUNDS,
-                limit="0.5 s",
-            )
-            keep("by_hand", [*cold, *warm, changed])  # what is measured is not lost with what fails later
-            again = in_turn(
-                "image_classification with other epochs",
-                ("a second run, warm", lambda: classification(WARM_EPOCHS, folder, "--runs-dir", str(folder / "kept"))),
-                (
-                    "a first run, cold",
-                    lambda: classification(COLD_EPOCHS, folder, "--no-cache", XDG_RUNTIME_DIR=str(folder / "none")),
-                ),
-                rounds=ROUNDS,
-                limit="1/3",
-            )
-        keep("by_hand", [*cold, *warm, changed, again])
+        keep("by_hand", cold)
 
 
 def prepare_and_train(folder: Path, steps: int, how: str, limit: str, trainer: str = "train_ddp") -> Comparison:
@@ -119,42 +76,6 @@ def prepare_and_train(folder: Path, steps: int, how: str, limit: str, trainer: s
         rounds=ROUNDS,
         limit=limit,
     )
-
-
-@contextmanager
-def warmed(folder: Path) -> Iterator[None]:
-    """Keep templates for what runs inside, where nobody else does."""
-    os.environ["XDG_RUNTIME_DIR"] = str(folder)
-    warm = [sys.executable, "-m", "allranks", "warm"]
-    run(warm, folder)
-    try:
-        for _ in range(2):
-            for trainer in TRAINERS:
-                engine(folder, trainer, STEPS[2])
-            changed_script(folder, by_engine=True)
-            classification(WARM_EPOCHS, folder, "--runs-dir", str(folder / "kept"))
-            time.sleep(10)  # what was imported too late for this run is there for the next one
-        yield
-    finally:
-        run([*warm, "--stop"], folder)
-
-
-def changed_script(folder: Path, *, by_engine: bool) -> float:
-    """A run of a script that nobody has run before."""
-    (folder / "script").mkdir(exist_ok=True)
-    (folder / "script" / "changed.py").write_text(SCRIPT.format(number=next(NUMBERS)))
-    if by_engine:
-        command = [sys.executable, "-m", "allranks", "run", "script/changed.py", "--scale", "1x2"]
-    else:
-        command = [*TORCHRUN, "script/changed.py"]
-    return measured(lambda: run(command, folder))
-
-
-def classification(epochs: Iterator[int], folder: Path, *options: str, **extra: str) -> float:
-    """A run of the library's pipeline, with epochs that no run has had; what was prepared is reused if it is there."""
-    command = [sys.executable, "-m", "allranks", "run", str(ROOT / "pipelines" / "image_classification.yaml")]
-    command += [f"epochs={next(epochs)}", *options]
-    return seconds(lambda: run(command, folder, **extra))
 
 
 def engine(folder: Path, trainer: str, epochs: str) -> float:
@@ -197,11 +118,10 @@ def measured(action: Callable[[], None], before: Callable[[], None] = lambda: No
     raise SystemExit("Python was aborted nine times in a row")
 
 
-def run(command: list[str], cwd: Path, **extra: str) -> None:
+def run(command: list[str], cwd: Path) -> None:
     """Run a command as the engine would: its threads split over two ranks, metrics to a database."""
     threads = str(max(1, len(os.sched_getaffinity(0)) // 2))
     environ = {**os.environ, "PYTHONPATH": f"{ROOT}" if "allranks" in command else "", "OMP_NUM_THREADS": threads}
-    environ |= extra
     environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process compiles all that it imports
     if "allranks" not in command:
         environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{cwd.parent}/by_hand.db"

@@ -27,7 +27,6 @@ VERBS = (
     "run",
     "runs",
     "drill",
-    "warm",
     "lint",
     "export",
     "submit",
@@ -42,7 +41,7 @@ VERBS = (
 )
 """Every verb, in the order in which help lists them."""
 
-_LINUX_ONLY = ("run", "drill", "warm", "doctor", "env")
+_LINUX_ONLY = ("run", "drill", "doctor", "env")
 _EXIT_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 _EXIT_PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 

@@ -14,9 +14,8 @@ from allranks.drill.faults import ALL, LAUNCHER, NODE, DrillFault
 from allranks.local import processes
 from allranks.local.plan import PlannedStep
 from allranks.local.resources.usage import read_variables
-from allranks.local.warm.mpi_rank import STAND_IN
 
-_SHELLS = ("bash", "sh", "dash", STAND_IN)
+_SHELLS = ("bash", "sh", "dash")
 _MPIRUNS = ("mpirun", "mpiexec", "orterun", "prterun")  # as Open MPI 4 and 5 name it, by what it is started as
 _RANK_NAME = re.compile(r"rank_(\d+)")
 

@@ -19,11 +19,10 @@ from allranks.local.execution import StepExecution
 from allranks.local.gang import RankGang
 from allranks.local.launch import LAUNCHERS
 from allranks.local.result import CANCELLED, FAILED, RETRYING, RUNNING, StepFailure
-from allranks.local.warm.mpi_rank import STAND_IN
 
 NOTICE_SECONDS = 30.0
 """That Azure's scheduled events give a spot node before it is taken away."""
-_PASSING_ON = ("mpirun", "mpiexec", "prterun", "prted", "orted", STAND_IN)  # on SIGTERM they end ranks, or tell theirs
+_PASSING_ON = ("mpirun", "mpiexec", "prterun", "prted", "orted")  # on SIGTERM they end ranks, or tell theirs
 
 
 class AgreedStop:

@@ -13,7 +13,7 @@ from pathlib import Path
 from allranks.local import processes
 from allranks.local.guard import ProcessGuard
 from allranks.local.rank_command import RankCommand
-from allranks.local.rank_process import LostTemplateError, ProgramProcess, RankProcess, RankStarter
+from allranks.local.rank_process import RankProcess
 from allranks.local.resources.usage import ProcessEnd
 
 
@@ -60,10 +60,9 @@ class RankGang:
     The guard is told of every session, in case this process is killed. The marker is ``NAME=value`` in the environment
     of all of the gang's processes and of no others; ``end`` is called with it when they have to end, for those that no
     signal reaches. ``locked`` are paths that they cannot write to; see ``read_only.py``. So many ``spare`` processes
-    may fail, though none of the first node, because the others go on without them. ``start`` starts each of them;
-    ``forked`` tells the processes that were forked for those which a launcher has started.
+    may fail, though none of the first node, because the others go on without them.
 
-    ``lost_template`` says that ranks ended because what they were forked from did. ``timed_out`` says whether its
+    ``timed_out`` says whether its
     ranks were asked for their stacks, and ``silences`` for how many seconds each had then printed nothing;
     ``is_stopping`` whether they were asked to save and to end, in which none is to be held up by another's end;
     ``ended_alone`` are the ranks that had ended before the others were killed.
@@ -78,8 +77,6 @@ class RankGang:
         end: Callable[[str], None],
         locked: Sequence[bytes] = (),
         spare: int = 0,
-        start: RankStarter = ProgramProcess,
-        forked: Callable[[], set[int]] | None = None,
     ) -> None:
         self.commands = tuple(commands)
         self.started = time.monotonic()
@@ -91,11 +88,7 @@ class RankGang:
         self._end = end
         self._locked = tuple(locked)
         self._spare = spare
-        self._start_process = start
         self._killed = False
-        self.lost_template = False
-        self._forked = forked
-        self._has_strangers = forked is not None
         self.timed_out = False
         self.is_stopping = False
         self.silences: list[tuple[RankCommand, float]] = []
@@ -110,9 +103,8 @@ class RankGang:
             raise
 
     def _start(self, command: RankCommand) -> None:
-        process = self._start_process(command, self._umask, self._locked)
+        process = RankProcess(command, self._umask, self._locked)
         self._guard.add(process.pid)
-        self._has_strangers |= not isinstance(process, ProgramProcess)
         self._running[process.descriptor] = (process, command)
 
     @property
@@ -125,21 +117,10 @@ class RankGang:
         """The process ids of the running ranks."""
         return {process.pid for process, _ in self._running.values()}
 
-    @property
-    def roots(self) -> set[int]:
-        """The running ranks, and what was forked for those of a launcher: all its processes descend from these."""
-        forked = set() if self._forked is None else self._forked()
-        return self.pids | {pid for pid in forked if processes.carries(pid, self.marker)}
-
     def environ_of(self, pid: int) -> Mapping[str, str]:
         """What a rank was started with, also when it has ended and only waits to be reaped; {} of other processes."""
         environs = (command.environ for process, command in self._running.values() if process.pid == pid)
         return next(environs, {})
-
-    @property
-    def has_strangers(self) -> bool:
-        """Whether ranks were forked by another process, to which falls what they have left behind."""
-        return self._has_strangers
 
     @property
     def is_finished(self) -> bool:
@@ -155,10 +136,7 @@ class RankGang:
         ended = []
         for descriptor in descriptors:
             process, command = self._running.pop(descriptor)
-            try:
-                code, used = process.reap()
-            except LostTemplateError:
-                self.lost_template, code, used = True, -signal.SIGKILL, None
+            code, used = process.reap()
             self._guard.remove(process.pid)
             code = 0 if self._dismissed else code
             ended.append(RankExit(command, code, _last_written(command.log), used=used))

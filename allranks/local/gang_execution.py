@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +30,19 @@ from allranks.local.node_folders import ARTIFACTS, fill_artifacts, keep_logs, la
 from allranks.local.overlay import add_commands, is_script, make_overlay, seems_to_install
 from allranks.local.plain_paths import plain_path
 from allranks.local.plan import AZURE_PORT, PlannedStep, StepOutput
-from allranks.local.rank_process import ProgramProcess
 from allranks.local.read_only import lockable_inputs
 from allranks.local.resources.memory_kills import KillCounter
-from allranks.local.resources.notes import has_lost_template, read_forked_ranks
 from allranks.local.restarts import RestartBudget
 from allranks.local.result import FAILED, RETRYING, RUNNING, SUCCEEDED, StepFailure, last_lines
 from allranks.local.run_context import RunContext
 from allranks.local.traces import point_at_sources
 from allranks.local.tracking.jobs import job_run_id
 from allranks.local.variables import (
-    RESOURCE_VARIABLES,
     EmulatedCluster,
     data_variables,
     job_variables,
     proxy_exceptions,
 )
-from allranks.local.warm.address import is_keeper_there
-from allranks.local.warm.client import WarmRanks
 
 PORT_REPEATS = 2
 """Attempts of a step that are repeated with other ports, in addition to those of `--retries`."""
@@ -69,7 +64,6 @@ class GangExecution(StepExecution):
         self._kills_before: int | None = None  # when the attempt began
         self._budget = RestartBudget()
         self._port_repeats = 0  # attempts that were repeated because a port was in use
-        self._lost_template = False  # what its ranks were forked from has ended in an attempt
 
     # An attempt's start
 
@@ -116,31 +110,16 @@ class GangExecution(StepExecution):
         writes = (self.workplace.outputs, *copies.values())
         context = replace(context, reads=tuple(data.values()), writes=writes, temporary=self._temporary)
         inherited = self.step.host.inherited(self.context.environ, self.python)
-        warm = self._warm_ranks(inherited)
         mounted = [path for name, path in data.items() if name not in copies and self.step.host.is_this_machine]
         locked = lockable_inputs(mounted, (self.context.run.path, self.workplace.outputs))
-        if warm is not None and self._launcher.forks:
-            environ = context.rank(None, 0, {}).environ
-            context = replace(context, question=warm.question(context.command, environ, ()))  # mpirun has locked them
         self._hosted.write_files(context)
         marker = f"AZUREML_RUN_ID={job_run_id(self.context.run.id, self.step.name)}"
         commands = self._hosted.commands(context)
         self.shown_variables = shown_variables(commands[0].environ, inherited)
         self._kills_before = self._kill_counter.mark()
         end, spare = self.step.host.end, self.step.spare_nodes
-        start = ProgramProcess if warm is None else warm.start
-        forked = None if context.question is None else partial(read_forked_ranks, self.folder)
-        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare, start, forked)
-        if warm is not None:
-            warm.close()
+        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
-
-    def _warm_ranks(self, inherited: Mapping[str, str]) -> WarmRanks | None:
-        """What forks its ranks; None where they are programs of their own, whatever is warm."""
-        if self._lost_template or self._installs or not self.step.host.is_this_machine or not is_keeper_there():
-            return None
-        stable = {*inherited, *self.step.environment_variables, *RESOURCE_VARIABLES}
-        return WarmRanks(self.readable_files, frozenset(stable))
 
     def _make_overlays(self) -> None:
         """Make the places where its commands may install packages, as far as they are not there."""
@@ -264,10 +243,6 @@ class GangExecution(StepExecution):
     def may_retry(self, retries: int | None, gang: RankGang, failure: StepFailure) -> bool:
         """Whether another attempt is due: one of ``retries``, or because Python's end has killed a rank."""
         self.comes_back = True
-        if (gang.lost_template or has_lost_template(self.folder)) and not self._lost_template:
-            self._lost_template = True
-            self.aborts_at_exit += 1
-            return True
         first = self._hosted.first_exit(self.folder, self._cluster, gang)
         if not gang.timed_out and was_aborted_at_exit(first, gang) and self.aborts_at_exit < ABORT_REPEATS:
             self.aborts_at_exit += 1

@@ -1,12 +1,11 @@
-"""The process of a rank, however it was started: as a program of its own, or forked from one that is warm."""
+"""The process of a rank."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
 from allranks.local import processes
 from allranks.local.rank_command import RankCommand
@@ -14,31 +13,11 @@ from allranks.local.read_only import lock_inputs
 from allranks.local.resources.usage import ProcessEnd, reap_process
 
 
-class RankProcess(Protocol):
-    """A running rank, the leader of a session; ``descriptor`` is a pidfd of it, readable when it has ended."""
+class RankProcess:
+    """A running rank, the leader of a session; ``descriptor`` is a pidfd of it, readable when it has ended.
 
-    pid: int
-    descriptor: int
-
-    def reap(self) -> tuple[int, ProcessEnd | None]:
-        """End what it has left in its group; its exit code, negative for a signal, and what it has used.
-
-        Raises:
-            LostTemplateError: it was ended because the process that it was forked from has ended.
-        """
-        ...
-
-
-RankStarter = Callable[[RankCommand, int, Sequence[bytes]], RankProcess]
-"""Starts a rank, with a umask and the inputs that it cannot write to; raises OSError or ValueError."""
-
-
-class LostTemplateError(Exception):
-    """What a rank was forked from has ended, and the rank with it."""
-
-
-class ProgramProcess:
-    """A rank that was started as a program."""
+    It is started with a umask and the inputs that it cannot write to; raises OSError or ValueError.
+    """
 
     def __init__(self, command: RankCommand, umask: int, locked: Sequence[bytes]) -> None:
         with command.log.open("ab", buffering=0) as log:
@@ -57,7 +36,7 @@ class ProgramProcess:
         self.descriptor = os.pidfd_open(self.pid)
 
     def reap(self) -> tuple[int, ProcessEnd | None]:
-        """See ``RankProcess``."""
+        """End what it has left in its group. Return its exit code, negative for a signal, and what it has used."""
         os.close(self.descriptor)
         processes.kill_group(self.pid)  # before the wait, while the id cannot be anybody else's
         used = reap_process(self._process)

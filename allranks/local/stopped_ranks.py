@@ -43,7 +43,7 @@ class StoppedRanks:
         before = self._looks if now < self._next + _ASLEEP_SECONDS else {}
         self._next, self._looks = now + self._look_seconds, {}
         for gang in gangs:
-            for pid in _descendants(gang.roots):
+            for pid in _descendants(gang.pids):
                 if processes.stat_fields(pid)[:1] == [_STOPPED]:
                     switches = processes.count_switches(pid)
                     count, earlier = before.get(pid, (0, switches))

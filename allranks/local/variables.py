@@ -31,9 +31,6 @@ _LAUNCHER_PREFIXES = (
 _PASSED_ON = frozenset({"ALLRANKS_DATA_BUDGET"})
 """Of the engine's own names: a limit of on-node code, which its message asks to raise."""
 
-RESOURCE_VARIABLES = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "ACCELERATE_USE_CPU", "NCCL_SOCKET_IFNAME")
-"""Of those that a node adds, what says which part of the machine it has; the same in each run at that scale."""
-
 _SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 _EXPERIMENT_SCOPE = (
     "/subscriptions/{subscription}/resourceGroups/local/providers/Microsoft.MachineLearningServices/workspaces/local"

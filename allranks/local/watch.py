@@ -144,8 +144,6 @@ class GangWatch:
     def _sweep_orphans(self, gang: RankGang) -> None:
         running = (one.gang.pids for one in self._executions if one.gang is not None)
         processes.sweep_orphans({self.guard.pid}.union(self._endpoint.pids, *running), [gang.marker])
-        if gang.has_strangers and gang.is_finished:
-            processes.end_everything(gang.marker, set())
 
     def _watch_endpoint(self) -> None:
         """Watch what the endpoint wants to be watched: its socket, or its server."""

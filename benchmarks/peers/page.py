@@ -28,8 +28,6 @@ after round, on one machine; on a shared one only the ratios mean much.
 - *evaluate* is the library's component too, on two ranks; with it the three are the pipeline `image_classification`.
 - *shell, Python with yaml* is the shell after a Python has once imported yaml: what a tool in Python that reads a
   pipeline cannot go below.
-- *allranks, warm* is after `allranks warm`: the processor's time is that of the command alone, without that of the
-  processes that are kept, which do the work.
 """
 
 _FOOT = """

@@ -27,8 +27,7 @@ HOW = {
     r"allranks run my_pipeline\.yml --dry-run": "mapped",  # the next line on the page says what a cloud's data needs
     r"allranks run my_pipeline\.yml .*": "run",
     r"allranks drill .*": "no: it trains at least twice; tests/drill strikes smaller steps, with real processes",
-    r"allranks run train\.py --scale 1x2": "no: it is the reader's own script; tests/local/warm run others twice, warm",
-    r"allranks warm": "no: it goes on; tests/local/warm start it and end it",
+    r"allranks run train\.py --scale 1x2": "no: it is the reader's own script; tests/local run others",
     r"allranks run check_cluster .*": "train",
     r"allranks (doctor|completion bash)": "run",
     r"allranks run image_classification epochs=5 --scale train=1x4": "train",

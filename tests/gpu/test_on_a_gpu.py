@@ -17,10 +17,7 @@ import pytest
 
 from tests.components.frameworks import run_killed_trainer, run_trainer
 from tests.local.support import ROOT, allranks, run_json
-from tests.local.warm.conftest import warmth
-from tests.local.warm.support import Warmth
 
-__all__ = ["warmth"]
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="there is no GPU")
 
 RESNET = ("architecture=resnet", "batch_size=64", "deterministic=true")
@@ -159,30 +156,6 @@ def test_what_is_used_of_the_gpu_is_told_by_rank(digits: Path, tmp_path: Path) -
     (gpu,) = used["gpus"].values()
     assert gpu["memory_peak_bytes"] > 1e8
     assert 0 < gpu["use_mean"] <= 100
-
-
-def test_a_forked_rank_computes_the_same_and_what_it_is_forked_from_has_no_gpu(
-    warmth: Warmth, digits: Path, tmp_path: Path
-) -> None:
-    options = ("train_ddp", f"data={digits}", *RESNET, "epochs=3", "--scale", "1x1")
-    began = time.monotonic()
-    cold = warmth.warm_up(*options, cwd=tmp_path)
-    middle = time.monotonic()
-    before = warmth.forked()
-    warm = warmth.run(*options, cwd=tmp_path)
-    print(f"cold and the template {middle - began:.1f} s, warm {time.monotonic() - middle:.1f} s")
-    assert cold["exit"] == warm["exit"] == 0
-    assert warmth.forked() == before + 1
-    assert weights(cold["steps"]["train_ddp"]) == weights(warm["steps"]["train_ddp"])
-    users = subprocess.run(
-        ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert str(warmth.template()) not in users
-    assert not any("nvidia" in str(link.readlink()) for link in _descriptors(warmth.template()))
-
-
-def _descriptors(pid: int) -> Iterator[Path]:
-    return Path(f"/proc/{pid}/fd").iterdir()
 
 
 def test_a_slow_reader_shows_as_data_and_a_fast_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.local.support import ROOT, command, environ
+from tests.local.support import command, environ
 
 IS_ROOT = os.geteuid() == 0
 SOMEBODY = ("unshare", "--user", "--map-user=1000", "--map-group=1000") if IS_ROOT else ()
@@ -72,18 +71,3 @@ import torch
 hvd.init()
 print(hvd.local_rank(), hvd.local_size(), hvd.allreduce(torch.tensor(1.0 * hvd.rank()), op=hvd.Sum).item())
 """
-
-
-@as_somebody
-@pytest.mark.slow
-def test_warm_ranks_of_mpirun_are_no_other_ones() -> None:
-    arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/local/warm/test_mpi_ranks.py")
-    done = subprocess.run(
-        [*SOMEBODY, sys.executable, *arguments, "-k", "finds or killed or counted"],
-        cwd=ROOT,
-        env=environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:]

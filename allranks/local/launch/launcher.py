@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from allranks.local.folders import StepFolder
 from allranks.local.gang import RankExit, RankGang
@@ -27,8 +26,6 @@ class LaunchContext:
             kept from the interpreter.
         reads, writes: the paths of its data, on this machine.
         umask: of the ranks.
-        question: what ranks that the launcher itself starts ask a keeper for; None where they are programs. See
-            ``WarmRanks.question``.
         temporary: the folder of its temporary files, with one folder for each node.
     """
 
@@ -42,7 +39,6 @@ class LaunchContext:
     reads: tuple[Path, ...] = ()
     writes: tuple[Path, ...] = ()
     umask: int = 0o022
-    question: Mapping[str, Any] | None = None
     temporary: Path = Path("/tmp")  # noqa: S108 shown in place of the folder of an attempt that is not started
 
     def tmp(self, node: int) -> Path:
@@ -74,7 +70,6 @@ class RankLauncher:
         failed_exits: how ranks that the engine has not started itself have failed, the first one first.
         lost_ranks: what is wrong with processes that ended well before all of their ranks had; empty if nothing is.
         note_stop: note that the ranks were asked to save and to end, so that the first end does not end the others.
-        forks: whether a rank that it starts can be forked.
         program: what has to be on PATH, or None; ``remedy`` says how to get it.
     """
 
@@ -83,7 +78,6 @@ class RankLauncher:
     failed_exits: Callable[[StepFolder, EmulatedCluster, RankGang], list[RankExit]] = lambda *_: []
     lost_ranks: Callable[[StepFolder, EmulatedCluster, RankGang], str] = lambda *_: ""
     note_stop: Callable[[StepFolder], None] = lambda _: None
-    forks: bool = False
     program: str | None = None
     remedy: str = ""
 

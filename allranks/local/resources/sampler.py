@@ -118,7 +118,7 @@ class AttemptSampler:
 
     def _roots(self, table: ProcessTable) -> list[int]:
         """What the engine has started for the attempt, and what has fallen to it since: it is the subreaper."""
-        started = self.gang.roots
+        started = self.gang.pids
         others = (stat.pid for stat in table.children(os.getpid()) if stat.pid not in started)
         return [*started, *(pid for pid in others if carries(pid, self.gang.marker))]
 
