@@ -112,18 +112,17 @@ def rows(home: RunsHome) -> int:
 ROW = """INSERT INTO runs (run_id, experiment_id, name, user, status, started, managed)
     VALUES (:run, :of, 'x', 'u', :status, 0, :managed)"""
 TAG = "INSERT INTO tags VALUES ('run', :run, 'mlflow.parentRunId', :parent)"
-MODEL = "INSERT INTO logged_models VALUES (:model, :of, 'm', 'READY', :run, '', 'active', 0, 0)"
 
 
 @bad
-@pytest.mark.parametrize("place", ["run", "experiment", "model"])
+@pytest.mark.parametrize("place", ["run", "experiment"])
 def test_no_id_of_the_database_leads_out_of_the_folder_of_files(
     cli: Callable[..., Any], home: RunsHome, victim: Path, name: str, place: str
 ) -> None:
     given = shown(name, victim)
     values: dict[str, Any] = {"run": given if place == "run" else "r1", "of": given if place == "experiment" else "0"}
-    values |= {"parent": RUN, "model": given if place == "model" else "m-1", "status": "FINISHED", "managed": 0}
-    change(home, (ROW, values), (TAG, values), (MODEL, values))
+    values |= {"parent": RUN, "status": "FINISHED", "managed": 0}
+    change(home, (ROW, values), (TAG, values))
     if place != "run":
         put(home.mlflow_files / "0" / "r1" / "f")
     files, count = content(home.path / "mlflow"), rows(home)

@@ -94,9 +94,9 @@ _LOGGED = {
         ["run", "a" * 32, "colour", "red"],
     ],
     "params": [["run", "a" * 32, "lr", "0.1"], ["run", "b" * 32, "depth", "3"]],
-    "metrics": [[1, 1, "loss", 1, 1500, 0.5, "", None], [2, 1, "loss", 2, 1600, 0.25, "", None]],
+    "metrics": [[1, 1, "loss", 1, 1500, 0.5], [2, 1, "loss", 2, 1600, 0.25]],
     "latest": [[1, "loss", 2, 2, 1600, 0.25], [2, "loss", 1, 1, 1600, None]],
-    "links": [[1, "dataset", "x y", '{"dataset": {"name": "x", "digest": "y"}}']],
+    "datasets": [[1, "x y", '{"dataset": {"name": "x", "digest": "y"}}']],
 }
 """Rows of each table of the database."""
 

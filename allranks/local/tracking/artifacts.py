@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.local.tracking.logged_models import model_files
 from allranks.local.tracking.runs import artifact_uri, find_run
 from allranks.local.tracking.store import INVALID, TrackingError, TrackingStore, files_below, text_of
 
@@ -16,12 +15,6 @@ def list_artifacts(store: TrackingStore, request: Mapping[str, Any]) -> dict[str
     """List the files of a run, or those of one folder among them."""
     uri = artifact_uri(store, find_run(store, request))
     return {"root_uri": uri, "files": _entries(uri, text_of(request, "path", ""))}
-
-
-def list_logged_model_artifacts(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
-    """List the files of a logged model, or those of one folder among them."""
-    uri = model_files(store, text_of(request, "model_id"))
-    return {"root_uri": uri, "files": _entries(uri, text_of(request, "artifact_directory_path", ""))}
 
 
 def _entries(uri: str, path: str) -> list[dict[str, Any]]:

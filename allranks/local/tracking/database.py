@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 BUSY_SECONDS = 60.0  # that a writer waits for the others
-_VERSION = 1
+_VERSION = 2
 
 _TABLES = """
 CREATE TABLE experiments (experiment_id TEXT PRIMARY KEY, name TEXT UNIQUE NOT NULL, location TEXT,
@@ -28,21 +28,16 @@ CREATE INDEX tag_values ON tags (kind, key, value);
 CREATE TABLE params (kind TEXT, owner TEXT, key TEXT, value TEXT NOT NULL,
     PRIMARY KEY (kind, owner, key)) WITHOUT ROWID;
 CREATE TABLE metrics (seq INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, key TEXT NOT NULL,
-    step INTEGER NOT NULL, time INTEGER NOT NULL, value REAL, model_id TEXT NOT NULL DEFAULT '', dataset TEXT);
+    step INTEGER NOT NULL, time INTEGER NOT NULL, value REAL);
 CREATE INDEX metric_points ON metrics (run, key);
-CREATE INDEX metrics_of_model ON metrics (model_id) WHERE model_id != '';
 CREATE TABLE latest (run INTEGER, key TEXT, seq INTEGER NOT NULL, step INTEGER NOT NULL, time INTEGER NOT NULL,
     value REAL, PRIMARY KEY (run, key)) WITHOUT ROWID;
-CREATE TABLE links (run INTEGER, kind TEXT, name TEXT, document TEXT NOT NULL,
-    PRIMARY KEY (run, kind, name)) WITHOUT ROWID;
-CREATE TABLE logged_models (model_id TEXT PRIMARY KEY, experiment_id TEXT NOT NULL, name TEXT NOT NULL,
-    status TEXT NOT NULL, run_id TEXT NOT NULL, type TEXT NOT NULL, stage TEXT NOT NULL DEFAULT 'active',
-    created INTEGER NOT NULL, updated INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE datasets (run INTEGER, name TEXT, document TEXT NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID;
 CREATE TABLE registered_models (name TEXT PRIMARY KEY, description TEXT NOT NULL, created INTEGER NOT NULL,
     updated INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE model_versions (name TEXT, version INTEGER, source TEXT NOT NULL, run_id TEXT NOT NULL,
-    run_link TEXT NOT NULL, description TEXT NOT NULL, stage TEXT NOT NULL DEFAULT 'None', model_id TEXT NOT NULL,
-    created INTEGER NOT NULL, updated INTEGER NOT NULL, PRIMARY KEY (name, version)) WITHOUT ROWID;
+    run_link TEXT NOT NULL, description TEXT NOT NULL, stage TEXT NOT NULL DEFAULT 'None', created INTEGER NOT NULL,
+    updated INTEGER NOT NULL, PRIMARY KEY (name, version)) WITHOUT ROWID;
 CREATE TABLE aliases (name TEXT, alias TEXT, version INTEGER NOT NULL, PRIMARY KEY (name, alias)) WITHOUT ROWID;
 INSERT INTO experiments VALUES ('0', 'Default', NULL, 'active', 0, 0);
 """
@@ -96,8 +91,8 @@ def open_reader(path: Path) -> sqlite3.Connection | None:
 
 def _is_ready(connection: sqlite3.Connection) -> bool:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > _VERSION:
-        raise sqlite3.DatabaseError("a newer version of allranks has made tracking.db; use that one, or --runs-dir DIR")
+    if version not in {0, _VERSION}:
+        raise sqlite3.DatabaseError("another version of allranks has made tracking.db; use that one, or --runs-dir DIR")
     return version == _VERSION
 
 

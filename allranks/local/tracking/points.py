@@ -1,4 +1,4 @@
-"""What is logged to a run: metrics, params, tags, data sets and models."""
+"""What is logged to a run: metrics, params, tags, data sets and models that clients before MLflow 3 logged."""
 
 from __future__ import annotations
 
@@ -73,23 +73,14 @@ def delete_run_tag(store: TrackingStore, request: Mapping[str, Any]) -> dict[str
 
 
 def log_inputs(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Note the data sets and models that a run has read."""
+    """Note the data sets that a run has read."""
     number = active_run(store, request)["number"]
     for item in objects_of(request, "datasets"):
         dataset = item.get("dataset")
         if not isinstance(dataset, Mapping):
             raise TrackingError(INVALID, "Missing value for required parameter 'dataset'.")
-        _link(store, number, "dataset", f"{text_of(dataset, 'name')} {text_of(dataset, 'digest')}", item)
-    for item in objects_of(request, "models"):
-        _link(store, number, "input", text_of(item, "model_id"), item)
-    return {}
-
-
-def log_outputs(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Note the models that a run has written."""
-    number = active_run(store, request)["number"]
-    for item in objects_of(request, "models"):
-        _link(store, number, "output", text_of(item, "model_id"), item)
+        values = (number, f"{text_of(dataset, 'name')} {text_of(dataset, 'digest')}", json.dumps(item))
+        store.connection.execute("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?)", values)
     return {}
 
 
@@ -118,7 +109,7 @@ def get_history(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, A
         (row["number"], key, limit + 1, max(0, offset)),
     ).fetchall()
     token = {"next_page_token": str(offset + limit)} if len(rows) > limit else {}
-    return {"metrics": [shown_point(point, row["run_id"]) for point in rows[:limit]], **token}
+    return {"metrics": [_shown_point(point, row["run_id"]) for point in rows[:limit]], **token}
 
 
 def get_history_in_bulk(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,7 +124,7 @@ def get_history_in_bulk(store: TrackingStore, request: Mapping[str, Any]) -> dic
             "SELECT * FROM metrics WHERE run = ? AND key = ? AND step BETWEEN ? AND ? ORDER BY step, time, seq",
             (row["number"], key, first, last),
         ).fetchall()
-        metrics += [shown_point(point, row["run_id"]) for point in _spread(points, most)]
+        metrics += [_shown_point(point, row["run_id"]) for point in _spread(points, most)]
     return {"metrics": metrics}
 
 
@@ -144,16 +135,15 @@ def _spread(points: Sequence[sqlite3.Row], most: int) -> Iterable[sqlite3.Row]:
     return [points[place * (len(points) - 1) // (most - 1)] for place in range(most)]
 
 
-def shown_point(point: sqlite3.Row, run_id: str) -> dict[str, Any]:
+def _shown_point(point: sqlite3.Row, run_id: str) -> dict[str, Any]:
     """One value as MLflow's messages have it."""
-    shown = {
+    return {
         "key": point["key"],
         "value": shown_number(point["value"]),
         "timestamp": point["time"],
         "step": point["step"],
         "run_id": run_id,
     }
-    return {**shown, "model_id": point["model_id"]} if point["model_id"] else shown
 
 
 def add_points(store: TrackingStore, run: int, metrics: Iterable[Mapping[str, Any]]) -> None:
@@ -161,11 +151,9 @@ def add_points(store: TrackingStore, run: int, metrics: Iterable[Mapping[str, An
     for metric in metrics:
         key = _name(text_of(metric, "key"), "metric")
         step, time = whole_of(metric, "step", 0), whole_of(metric, "timestamp", 0) or now_ms()
-        value, model = number_of(metric.get("value")), text_of(metric, "model_id", "")
-        dataset = text_of(metric, "dataset_name", "") or None
+        value = number_of(metric.get("value"))
         added = store.connection.execute(
-            "INSERT INTO metrics (run, key, step, time, value, model_id, dataset) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (run, key, step, time, value, model, dataset),
+            "INSERT INTO metrics (run, key, step, time, value) VALUES (?, ?, ?, ?, ?)", (run, key, step, time, value)
         )
         store.connection.execute(
             "INSERT INTO latest VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run, key) DO UPDATE SET seq = excluded.seq,"
@@ -208,9 +196,3 @@ def _name(key: str, what: str) -> str:
     if len(key) > LONGEST_NAME:
         raise TrackingError(INVALID, f"The name of a {what} has {len(key)} characters, the most are {LONGEST_NAME}.")
     return key
-
-
-def _link(store: TrackingStore, run: int, kind: str, name: str, document: Mapping[str, Any]) -> None:
-    store.connection.execute(
-        "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)", (run, kind, name, json.dumps(document))
-    )

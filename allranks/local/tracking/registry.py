@@ -5,13 +5,14 @@ It belongs to the runs folder: nothing of it reaches a workspace.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from allranks.local.tracking.logged_models import model_files
 from allranks.local.tracking.search import SearchColumns, search_entities
 from allranks.local.tracking.store import (
+    ABSENT,
     EXISTS,
     INVALID,
     MISSING,
@@ -26,6 +27,11 @@ from allranks.local.tracking.store import (
 
 STAGES = ("None", "Staging", "Production", "Archived")
 _MODEL, _VERSION = "registered_model", "model_version"
+_PROMPT_TAG = "mlflow.prompt.is_prompt"
+_FILTER = re.compile(
+    r"""(?i)(name\s*(?:=|\bI?LIKE\b)\s*(?:'(?:[^']|'')*'|"[^"]*"))?"""
+    rf"(?: AND )?(?:tags?\.`{re.escape(_PROMPT_TAG)}` != 'true')?"
+)
 _MODELS = SearchColumns(
     kind=_MODEL,
     owner="name",
@@ -36,7 +42,6 @@ _MODELS = SearchColumns(
         "timestamp": "updated",
     },
     order="name",
-    lacking="",
 )
 _VERSIONS = SearchColumns(
     kind=_VERSION,
@@ -44,21 +49,20 @@ _VERSIONS = SearchColumns(
     attributes={
         "name": "name",
         "version_number": "version",
-        "version": "version",
-        "run_id": "run_id",
-        "source_path": "source",
         "creation_timestamp": "created",
         "last_updated_timestamp": "updated",
-        "current_stage": "stage",
     },
     order="updated DESC, name, version DESC",
-    lacking="",
 )
 
 
 def create_registered_model(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
     """Create a name for versions of a model."""
     name, now = text_of(request, "name"), now_ms()
+    if any(tag.get("key") == _PROMPT_TAG for tag in objects_of(request, "tags")):
+        raise TrackingError(
+            ABSENT, "Azure ML's tracking server has no prompts (MLflow 3). Keep the prompt in a file of the step."
+        )
     if store.row("SELECT 1 FROM registered_models WHERE name = ?", name):
         raise TrackingError(EXISTS, f"Registered Model (name={name}) already exists.")
     values = (name, text_of(request, "description", ""), now, now)
@@ -92,8 +96,8 @@ def delete_registered_model(store: TrackingStore, request: Mapping[str, Any]) ->
 
 
 def search_registered_models(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the registered models that a filter describes, a page at a time."""
-    rows, token = search_entities(store, "registered_models", _MODELS, request, {})
+    """Give the registered models of a name, or all, a page at a time."""
+    rows, token = search_entities(store, "registered_models", _MODELS, _by_name(request), {})
     return {"registered_models": [_shown_model(store, row) for row in rows], **token}
 
 
@@ -144,10 +148,10 @@ def create_version(store: TrackingStore, request: Mapping[str, Any]) -> dict[str
     name, now = _model(store, request)["name"], now_ms()
     last = store.row("SELECT max(version) AS last FROM model_versions WHERE name = ?", name)
     version = ((last["last"] if last else None) or 0) + 1
-    optional = {key: text_of(request, key, "") for key in ("run_id", "run_link", "description", "model_id")}
+    optional = {key: text_of(request, key, "") for key in ("run_id", "run_link", "description")}
     store.connection.execute(
-        "INSERT INTO model_versions VALUES (:name, :version, :source, :run_id, :run_link, :description, 'None',"
-        " :model_id, :now, :now)",
+        "INSERT INTO model_versions VALUES (:name, :version, :source, :run_id, :run_link, :description, 'None', :now,"
+        " :now)",
         {**optional, "name": name, "version": version, "source": text_of(request, "source"), "now": now},
     )
     store.set_tags(_VERSION, f"{name}/{version}", objects_of(request, "tags"))
@@ -186,16 +190,14 @@ def delete_version(store: TrackingStore, request: Mapping[str, Any]) -> dict[str
 
 
 def search_versions(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the versions that a filter describes, a page at a time."""
-    rows, token = search_entities(store, "model_versions", _VERSIONS, request, {})
+    """Give the versions of the models of a name, or all, a page at a time."""
+    rows, token = search_entities(store, "model_versions", _VERSIONS, _by_name(request), {})
     return {"model_versions": [_shown_version(store, row) for row in rows], **token}
 
 
 def get_download_uri(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
     """Give where the files of a version lie."""
-    source = str(_version(store, request)["source"])
-    logged = source.removeprefix("models:/")
-    return {"artifact_uri": model_files(store, logged) if logged != source and logged.startswith("m-") else source}
+    return {"artifact_uri": _version(store, request)["source"]}
 
 
 def set_version_tag(store: TrackingStore, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,6 +210,20 @@ def delete_version_tag(store: TrackingStore, request: Mapping[str, Any]) -> dict
     """Delete a tag of a version."""
     store.delete_tag(_VERSION, _owner(_version(store, request)), text_of(request, "key"))
     return {}
+
+
+def _by_name(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request with a filter by name, without the condition that MLflow 3 adds to leave out prompts.
+
+    Raises:
+        TrackingError: the filter has another condition.
+    """
+    text = text_of(request, "filter", "")
+    match = _FILTER.fullmatch(text.strip())
+    if match is None:
+        rule = "Models are searched by name only: name = 'x' or name LIKE 'x%'."
+        raise TrackingError(INVALID, f"Invalid filter string {text[:200]!r}. {rule}")
+    return {**request, "filter": match[1] or ""}
 
 
 def _model(store: TrackingStore, request: Mapping[str, Any]) -> sqlite3.Row:
@@ -278,7 +294,6 @@ def _shown_version(store: TrackingStore, row: sqlite3.Row) -> dict[str, Any]:
         "source": row["source"],
         "run_id": row["run_id"],
         "run_link": row["run_link"],
-        "model_id": row["model_id"],
         "status": "READY",
         "tags": store.pairs("tags", _VERSION, _owner(row)),
         "aliases": [alias for (alias,) in aliases],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -43,7 +43,7 @@ def remove_tracked_runs(home: RunsHome, run_id: str) -> None:
     try:
         kept = _registered_files(store)
         with transaction(store.connection):
-            places = [place for row in _runs_of(store, run_id) for place in _forget(store, row, kept)]
+            places = [_forget(store, row) for row in _runs_of(store, run_id)]
         for place in places:
             _delete_files(place, kept)
     except sqlite3.Error as error:
@@ -71,12 +71,8 @@ def _runs_of(store: TrackingStore, root: str) -> list[sqlite3.Row]:
 def _registered_files(store: TrackingStore) -> list[Path]:
     """Where the files of all versions of registered models lie."""
     found = []
-    for source, model_id in store.connection.execute("SELECT source, model_id FROM model_versions"):
+    for (source,) in store.connection.execute("SELECT source FROM model_versions"):
         parts = urlsplit(source)
-        logged = model_id or (parts.path.strip("/") if parts.scheme == "models" else "")
-        model = store.row("SELECT experiment_id FROM logged_models WHERE model_id = ?", logged) if logged else None
-        if model is not None:
-            found.append(store.folder(model["experiment_id"], "models", logged))
         if parts.scheme == "runs":  # runs:/ID/path
             run_id, _, path = parts.path.strip("/").partition("/")
             run = store.row("SELECT experiment_id FROM runs WHERE run_id = ?", run_id)
@@ -86,26 +82,15 @@ def _registered_files(store: TrackingStore) -> list[Path]:
     return found
 
 
-def _forget(store: TrackingStore, row: sqlite3.Row, kept: Iterable[Path]) -> Iterator[Path]:
-    """Delete the rows of a run and of the models that it has logged; yields the folders of their files."""
+def _forget(store: TrackingStore, row: sqlite3.Row) -> Path:
+    """Delete the rows of a run; return the folder of its files."""
     number, run_id, experiment = row["number"], row["run_id"], row["experiment_id"]
-    for table in ("metrics", "latest", "links"):
+    for table in ("metrics", "latest", "datasets"):
         store.connection.execute(f"DELETE FROM {table} WHERE run = ?", (number,))
-    _forget_pairs(store, "run", run_id)
-    store.connection.execute("DELETE FROM runs WHERE number = ?", (number,))
-    yield store.folder(experiment, run_id)
-    models = store.connection.execute("SELECT model_id FROM logged_models WHERE run_id = ?", (run_id,)).fetchall()
-    for (model_id,) in models:
-        place = store.folder(experiment, "models", model_id)
-        if place not in kept:
-            store.connection.execute("DELETE FROM logged_models WHERE model_id = ?", (model_id,))
-            _forget_pairs(store, "logged_model", model_id)
-            yield place
-
-
-def _forget_pairs(store: TrackingStore, kind: str, owner: str) -> None:
     for table in ("tags", "params"):
-        store.connection.execute(f"DELETE FROM {table} WHERE kind = ? AND owner = ?", (kind, owner))
+        store.connection.execute(f"DELETE FROM {table} WHERE kind = 'run' AND owner = ?", (run_id,))
+    store.connection.execute("DELETE FROM runs WHERE number = ?", (number,))
+    return store.folder(experiment, run_id)
 
 
 def _delete_files(place: Path, kept: Iterable[Path]) -> None:

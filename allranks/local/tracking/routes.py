@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from allranks.local.tracking import artifacts, experiments, logged_models, points, registry, runs
-from allranks.local.tracking.store import TrackingError, TrackingStore
+from allranks.local.tracking import artifacts, experiments, points, registry, runs
+from allranks.local.tracking.store import ABSENT, TrackingError, TrackingStore
 
 Handler: TypeAlias = Callable[[TrackingStore, Mapping[str, Any]], dict[str, Any]]
 
@@ -28,9 +28,6 @@ _READS: Mapping[str, Handler] = {
     "GET metrics/get-history": points.get_history,
     "GET metrics/get-history-bulk-interval": points.get_history_in_bulk,
     "GET artifacts/list": artifacts.list_artifacts,
-    "POST logged-models/search": logged_models.search_logged_models,
-    "GET logged-models/{model_id}": logged_models.get_logged_model,
-    "GET logged-models/{model_id}/artifacts/directories": artifacts.list_logged_model_artifacts,
     "GET registered-models/get": registry.get_registered_model,
     "GET registered-models/search": registry.search_registered_models,
     "GET registered-models/list": registry.search_registered_models,
@@ -57,16 +54,9 @@ _WRITES: Mapping[str, Handler] = {
     "POST runs/log-batch": points.log_batch,
     "POST runs/log-model": points.log_model,
     "POST runs/log-inputs": points.log_inputs,
-    "POST runs/outputs": points.log_outputs,
     "POST runs/set-tag": points.set_run_tag,
     "POST runs/delete-tag": points.delete_run_tag,
     "PATCH experimentids/{experiment_id}/runs/{run_id}": points.set_run_properties,
-    "POST logged-models": logged_models.create_logged_model,
-    "PATCH logged-models/{model_id}": logged_models.finalize_logged_model,
-    "DELETE logged-models/{model_id}": logged_models.delete_logged_model,
-    "PATCH logged-models/{model_id}/tags": logged_models.set_logged_model_tags,
-    "DELETE logged-models/{model_id}/tags/{tag_key}": logged_models.delete_logged_model_tag,
-    "POST logged-models/{model_id}/params": logged_models.log_logged_model_params,
     "POST registered-models/create": registry.create_registered_model,
     "PATCH registered-models/update": registry.update_registered_model,
     "DELETE registered-models/delete": registry.delete_registered_model,
@@ -81,6 +71,14 @@ _WRITES: Mapping[str, Handler] = {
     "POST model-versions/set-tag": registry.set_version_tag,
     "DELETE model-versions/delete-tag": registry.delete_version_tag,
 }
+_PIN = (
+    "Azure ML's tracking server has no logged models (MLflow 3), and neither has that of a local run. Pin mlflow<3 in"
+    " the step's environment, or write the model with save_model to an output of the step."
+)
+_SUPPORTED = (
+    "Like Azure ML's, the tracking server of a local run has experiments, runs, metrics, params, tags, data sets,"
+    " artifacts and a model registry. It has no traces, prompts, webhooks or evaluation data sets."
+)
 _PATTERNS = tuple(
     (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route)), route) for route in (*_READS, *_WRITES) if "{" in route
 )
@@ -110,11 +108,7 @@ def find_route(method: str, path: str) -> FoundRoute:
                 route, fields = name, found.groupdict()
                 break
         else:
-            message = (
-                f"{method} {path[:200]} is not there: this is the tracking server of a local run of allranks. It takes"
-                " experiments, runs, metrics, params, tags, models and the model registry; no traces, prompts or"
-                " evaluation data sets."
-            )
-            raise TrackingError("ENDPOINT_NOT_FOUND", message)
+            logged = match and (match[1].startswith("logged-models") or match[1] == "runs/outputs")
+            raise TrackingError(ABSENT, f"{method} {path[:200]} is not supported. {_PIN if logged else _SUPPORTED}")
     handler = _READS.get(route) or _WRITES[route]
     return FoundRoute(handler, route in _WRITES, fields)

@@ -193,15 +193,6 @@ def _shown(store: TrackingStore, row: sqlite3.Row) -> dict[str, Any]:
         "params": store.pairs("params", "run", row["run_id"]),
         "tags": store.pairs("tags", "run", row["run_id"]),
     }
-    return {"info": _info(store, row), "data": data, **_links(store, row["number"])}
-
-
-def _links(store: TrackingStore, number: int) -> dict[str, Any]:
-    """The data sets and models that the run has read, and the models that it has written."""
-    kinds: dict[str, list[Any]] = {"dataset": [], "input": [], "output": []}
-    for kind, text in store.connection.execute("SELECT kind, document FROM links WHERE run = ?", (number,)):
-        kinds[kind].append(json.loads(text))
-    return {
-        "inputs": {"dataset_inputs": kinds["dataset"], "model_inputs": kinds["input"]},
-        "outputs": {"model_outputs": kinds["output"]},
-    }
+    documents = store.connection.execute("SELECT document FROM datasets WHERE run = ?", (row["number"],))
+    inputs = {"dataset_inputs": [json.loads(document) for (document,) in documents]}
+    return {"info": _info(store, row), "data": data, "inputs": inputs}

@@ -39,7 +39,6 @@ class SearchColumns:
         attributes: the columns by their names in filters.
         order: of rows that the request leaves equal.
         metrics: the expression that gives the value of a metric, the metric's name being ``?``; empty without metrics.
-        lacking: what a tag that is not there is compared as; None if then no comparison holds, but IS NULL.
     """
 
     kind: str
@@ -47,7 +46,6 @@ class SearchColumns:
     attributes: Mapping[str, str]
     order: str
     metrics: str = ""
-    lacking: str | None = None
 
 
 def search_entities(
@@ -144,8 +142,6 @@ class _Filter:
         if entity == "attribute":
             return column.format(_attribute(columns, key)), wanted
         expression, owner = _value_of(columns, entity, key)
-        if columns.lacking is not None and operator == "!=":  # MLflow 3 leaves out prompts by a tag that models lack
-            expression, owner = f"ifnull({expression}, ?)", [*owner, columns.lacking]
         return column.format(expression), [*owner, *wanted]
 
     def _operator(self) -> str:

@@ -16,6 +16,8 @@ from allranks.local.private_files import make_private_folder
 from allranks.local.tracking.database import open_database
 
 MISSING, INVALID, EXISTS = "RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "RESOURCE_ALREADY_EXISTS"
+ABSENT = "ENDPOINT_NOT_FOUND"
+"""MLflow's clients do not retry it."""
 
 
 class TrackingError(Exception):

@@ -122,12 +122,13 @@ def test_writers_of_two_engines_lose_nothing(home):
     assert [len(points) for points in found.metrics.values()] == [50] * 4
 
 
-def test_a_database_of_a_newer_version_is_left_alone(home):
+@pytest.mark.parametrize("version", [1, 99])
+def test_a_database_of_another_version_is_left_alone(home, version):
     begun(home).close()
     connection = sqlite3.connect(home.tracking)
-    connection.execute("PRAGMA user_version = 99")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(StorageError, match="newer version"):
+    with pytest.raises(StorageError, match="another version"):
         begun(home)
     assert read_tracked_run(home, "20261122-1") is None
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from allranks.local.folders import RunsHome
 from allranks.local.tracking import JOB_TAG
 from allranks.local.tracking.jobs import JobRuns
-from allranks.local.tracking.logged_models import create_logged_model
 from allranks.local.tracking.points import log_batch
 from allranks.local.tracking.reading import TrackingReader
 from allranks.local.tracking.registry import create_registered_model, create_version, get_download_uri
@@ -15,7 +14,7 @@ from allranks.local.tracking.removal import remove_tracked_runs
 from allranks.local.tracking.runs import create_run
 from allranks.local.tracking.store import TrackingStore
 
-TABLES = ("runs", "metrics", "latest", "params", "links", "logged_models")
+TABLES = ("runs", "metrics", "latest", "params", "datasets")
 
 
 def filled(home: RunsHome, store: TrackingStore, run_id: str) -> Path:
@@ -70,22 +69,11 @@ def test_what_registered_models_are_made_of_stays(tmp_path: Path) -> None:
     home.prepare()
     store = TrackingStore(home)
     folder = filled(home, store, "r1")
-    experiment = folder.name
     create_registered_model(store, {"name": "m"})
-    logged = [
-        create_logged_model(store, {"experiment_id": experiment, "source_run_id": "r1-train"})["model"]["info"][
-            "model_id"
-        ]
-        for _ in range(2)
-    ]
-    wanted = {put(folder / "models" / logged[0] / "artifacts/MLmodel")}
-    put(folder / "models" / logged[1] / "artifacts/MLmodel")
-    wanted.add(put(folder / "r1-train/artifacts/by/file/MLmodel"))
-    wanted.add(put(folder / "r1-train/artifacts/by/name/MLmodel"))
+    wanted = {put(folder / "r1-train/artifacts/by" / name / "MLmodel") for name in ("file", "name")}
     put(folder / "r1-train/artifacts/by/other/MLmodel")
-    sources = (f"models:/{logged[0]}", (folder / "r1-train/artifacts/by/file").as_uri(), "runs:/r1-train/by/name")
-    for source in sources:
+    for source in ((folder / "r1-train/artifacts/by/file").as_uri(), "runs:/r1-train/by/name"):
         create_version(store, {"name": "m", "source": source})
     remove_tracked_runs(home, "r1")
     assert files_of(folder) == wanted
-    assert get_download_uri(store, {"name": "m", "version": 1})["artifact_uri"].endswith(f"{logged[0]}/artifacts")
+    assert get_download_uri(store, {"name": "m", "version": 2}) == {"artifact_uri": "runs:/r1-train/by/name"}
