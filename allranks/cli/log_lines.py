@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from allranks.log_text import clean_text
 from allranks.redaction import redact
 
 _LONGEST = 2**16  # bytes of a line; a longer one is shown in parts
 _QUIET_SECONDS = 1.0  # after which a line without an end is shown as far as it is
 _REDRAWN_SECONDS = 10.0  # and one that is drawn again and again, as progress bars are
-
-_ZEROS = bytes.maketrans(b"123456789", b"000000000")
-_LONGEST_SHAPE, _MOST_SHAPES, _LEARNT_AT_ONCE = 1000, 4096, 20
-"""Looking for secrets takes longer than all else, up to a second for a megabyte. No secret is told by which digits it
-has, but for ``%3D`` in addresses: so what differs from a line without one in digits only has none."""
 
 
 class LogLines:
@@ -27,7 +20,6 @@ class LogLines:
         self._styled = styled
         self._rest = b""
         self._grew = self._shown = 0.0
-        self._plain: set[bytes] = set()
         self._is_begun = False  # a part of the line that goes on has been shown
 
     def feed(self, data: bytes, now: float) -> list[str]:
@@ -64,41 +56,11 @@ class LogLines:
         return self._lines(rest, is_end=False)
 
     def _lines(self, data: bytes, *, is_end: bool) -> list[str]:
-        lines = self._shown_lines(data)
+        lines = redact(clean_text(data.decode(errors="replace"), styled=self._styled)).split("\n")
         if self._is_begun and is_end and not lines[0]:
             lines = lines[1:]  # only the end of a line that has been shown
         self._is_begun = not is_end
         return lines
-
-    def _shown_lines(self, data: bytes) -> list[str]:
-        shapes = data.translate(_ZEROS).split(b"\n")
-        if self._plain.issuperset(shapes):
-            return data.decode(errors="replace").split("\n")
-        lines = data.split(b"\n")
-        unknown = [at for at, shape in enumerate(shapes) if shape not in self._plain]
-        decoded = [line.decode(errors="replace") for line in lines]
-        shown = redact(self._clean([decoded[at] for at in unknown])).split("\n")
-        if len(shown) != len(unknown):  # a private key, the one secret of several lines
-            return redact(self._clean(decoded)).split("\n")
-        self._learn({shapes[at] for at, line in zip(unknown, shown, strict=True) if line == decoded[at]})
-        for at, line in zip(unknown, shown, strict=True):
-            decoded[at] = line
-        return decoded
-
-    def _clean(self, lines: list[str]) -> str:
-        return clean_text("\n".join(lines), styled=self._styled)
-
-    def _learn(self, shapes: set[bytes]) -> None:
-        """Remember some lines that are shown as they were written, so that others like them need not be looked at."""
-        for shape in islice(shapes, _LEARNT_AT_ONCE):
-            if (
-                len(shape) <= _LONGEST_SHAPE
-                and b"%" not in shape
-                and redact(text := shape.decode(errors="replace")) == text
-            ):
-                self._plain.add(shape)
-        if len(self._plain) > _MOST_SHAPES:
-            self._plain.clear()
 
 
 def _last_drawn(line: bytes) -> bytes:
