@@ -135,7 +135,6 @@ ROOMS = (
     # The tool: it reads and starts what runs on nodes, and imports none of it.
     Room("allranks/spec/*", "yaml", ours="allranks/errors allranks/sizes"),
     Room("allranks/sizes/*", later="yaml", ours="allranks/catalogue"),
-    Room("allranks/local/page/compiled.py", "jinja2", ours="allranks/files"),  # imported when a page is made
     Room(
         "allranks/local/*",
         "yaml",

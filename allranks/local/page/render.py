@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.local.private_files import make_private_folder
 from allranks.wording import (
     compared_words,
     duration_words,
@@ -24,7 +27,8 @@ from allranks.wording import (
 )
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import BytecodeCache, Environment
+    from jinja2.bccache import Bucket
 
 _ASSETS = Path(__file__).parent / "assets"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -56,7 +60,7 @@ def render_page(
 
 def prepare_templates() -> None:
     """Compile what pages are made of, so that the first one does not wait for it."""
-    for template in _environment().list_templates(extensions=["html"]):  # beside them lies what compiling them gave
+    for template in _environment().list_templates(extensions=["html"]):
         _environment().get_template(template)
     _policy(served=True)
 
@@ -66,11 +70,9 @@ def _environment() -> Environment:
     """Compiling a template takes longer than filling it, and importing Jinja as long: not before a page is made."""
     from jinja2 import Environment, FileSystemLoader
 
-    from allranks.local.page.compiled import CompiledTemplates
-
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
-        bytecode_cache=CompiledTemplates(_TEMPLATES),
+        bytecode_cache=_compiled_templates(),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -80,6 +82,24 @@ def _environment() -> Environment:
     made.globals |= {"run_seconds": run_seconds, "ranks_words": ranks_words, "status_words": status_words}
     made.globals["step_time"] = step_time
     return made
+
+
+def _compiled_templates() -> BytecodeCache | None:
+    """Return Jinja's cache in the user's cache folder; None where that folder cannot be made."""
+    from jinja2 import FileSystemBytecodeCache
+
+    class Kept(FileSystemBytecodeCache):
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            """Write a template's bytecode. No page fails because the folder is full or read-only."""
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
+
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "allranks" / "templates"
+        make_private_folder(folder)
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
+        return None
+    return Kept(str(folder))
 
 
 @cache
