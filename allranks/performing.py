@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.azure.python_target import is_python_target, split_target
 from allranks.cli import target
 from allranks.cli.text import YAML_SUFFIXES
-from allranks.errors import CannotRunHereError, SpecError, UnknownNameError, UsageError
+from allranks.errors import SpecError, UnknownNameError, UsageError
 from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout_assets import CheckoutAssets
 from allranks.local.described import with_environment_files
@@ -143,7 +142,6 @@ def _plan(pipeline: Pipeline, home: RunsHome, stands: CloudStandIns, request: Ru
     interpreters = choose_interpreters(outside, home.path, chosen, stands.find_environment)
     steps = {name: _placed(step, interpreters) for name, step in steps.items()}
     environments = tuple({one.folder: one for one in interpreters.environments.values()}.values())
-    _require_programs(steps)
     heavy = heavy_snapshots(step.component for step in steps.values())
     warnings = (str(problem).removeprefix(f"{Path.cwd()}/") for problem in (*problems, *machines, *heavy))
     notes = (*warnings, *interpreters.notes, *container_notes, *plan.notes)
@@ -181,27 +179,6 @@ def _placed(step: PlannedStep, interpreters: ChosenInterpreters) -> PlannedStep:
     environment = interpreters.environments.get(step.name)
     variables = {**(environment.recipe.variables if environment else {}), **step.environment_variables}
     return replace(step, python=interpreters.pythons.get(step.name), environment_variables=variables)
-
-
-def _require_programs(steps: Mapping[str, PlannedStep]) -> None:
-    """Look beside each step's interpreter, and on PATH, for the programs that its kind needs.
-
-    What an environment has that is not built yet nobody knows.
-
-    Raises:
-        CannotRunHereError: with all that is missing.
-    """
-    lacking: dict[tuple[str, str], list[str]] = {}
-    for name, step in steps.items():
-        if step.python is not None and not step.python.exists():
-            continue
-        beside = (step.python or Path(sys.executable)).parent
-        for program, remedy in step.needs.items():
-            if shutil.which(program, path=f"{beside}:{os.environ.get('PATH', os.defpath)}") is None:
-                lacking.setdefault((program, remedy), []).append(name)
-    if lacking:
-        said = [f"{', '.join(names)}: needs {program}, which is not there." for (program, _), names in lacking.items()]
-        raise CannotRunHereError("\n".join(said), "\n".join(dict.fromkeys(remedy for _, remedy in lacking)))
 
 
 def chosen_interpreter(text: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from allranks.azure.placement import Placement, place_steps
 from allranks.errors import Problem, SpecError
 from allranks.local.heavy import heavy_snapshots
 from allranks.local.settings import all_steps, apply_scale, apply_values, change_step, named_scale
-from allranks.spec import Component, Data, Input, Pipeline, Step, check_document, check_machines
+from allranks.spec import Component, Data, Input, Pipeline, check_document, check_machines
 from allranks.spec.check_machines import own_resources
 from allranks.spec.reader import FileResolver
 from allranks.spec.step_sizes import SERVERLESS, check_sizes, step_sizes
@@ -102,13 +102,8 @@ def _without_compute(pipeline: Pipeline) -> list[Problem]:
     return [
         pipeline.source.problem(f"jobs.{name}", "has no compute, and the pipeline has no default one.", hint)
         for name, step in all_steps(pipeline)
-        if isinstance(step.component, Component) and not step.compute and _has_to_be_placed(step)
+        if isinstance(step.component, Component) and not step.compute and step.branch is None
     ]
-
-
-def _has_to_be_placed(step: Step) -> bool:
-    """Not so a step that runs nothing, and a Spark step that says what machines it wants instead of a compute."""
-    return step.branch is None and not (step.kind == "spark" and step.resources.instance_type)
 
 
 def _plain(declared: Input) -> Any:

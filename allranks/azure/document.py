@@ -28,7 +28,6 @@ from allranks.azure.document_parts import (
     picked_fields,
     plain_value,
     pristine_component,
-    spark_document,
     value_text,
     without_empty,
     yaml_file,
@@ -129,23 +128,9 @@ def _step(node: Any) -> dict[str, Any]:
         written = plain_value(sdk.entity_document(node))
         own = {key: written.get(key) for key in PARALLEL_FIELDS}
         return common | {"component": _component(node.component), **own}
-    if node.type == "data_transfer":
-        return common | {"task": node.task, "component": _component(node.component)}
-    if node.type == "spark":
-        return common | {"component": _component(node.component), "resources": _spark_resources(node)} | _own_conf(node)
     if node.type not in ("command", "pipeline"):
         return common
     return common | {"component": _component(node.component)} | (_launch(node) if node.type == "command" else {})
-
-
-def _own_conf(node: Any) -> dict[str, Any]:
-    """What a Spark step sets otherwise than its component; of all that both describe the SDK reads this alone."""
-    own, said = (plain_value(sdk.entity_document(one)).get("conf") for one in (node, node.component))
-    return {} if own == said else {"conf": own}
-
-
-def _spark_resources(node: Any) -> dict[str, Any]:
-    return picked_fields(node.resources, ("instance_type", "runtime_version")) or {}
 
 
 def _type_first(setting: Any) -> Any:
@@ -239,8 +224,4 @@ def _component(component: Any) -> Any:
             | {"inputs": dict(_declarations(component)), "outputs": _outputs(component.outputs)}
             | {"jobs": _steps(component)}
         )
-    if component.type == "data_transfer":
-        return plain_value(sdk.entity_document(component))
-    if component.type == "spark":
-        return spark_document(component)
     return parallel_document(component) if component.type == "parallel" else command_document(component)

@@ -124,17 +124,6 @@ def parallel_document(component: Any) -> dict[str, Any]:
     return without_empty({**written, "task": without_empty({**written.get("task", {}), **own})})
 
 
-def spark_document(component: Any) -> dict[str, Any]:
-    """A Spark component as it would stand inline, its paths absolute."""
-    base = Path(component.base_path or ".").resolve()
-    own = {
-        "code": path_below(base, component.code),
-        "environment": _environment(component.environment, base),
-        "additional_includes": [path_below(base, include) for include in component.additional_includes or ()],
-    }
-    return without_empty({**plain_value(entity_document(component)), **own})
-
-
 def _environment(environment: Any, base: Path) -> Any:
     if isinstance(environment, str):
         return environment if environment.startswith(("azureml:", "file:")) else f"azureml:{environment}"

@@ -58,9 +58,8 @@ def read_source(target: Any, resolve: FileResolver) -> JobSource:
     file = find_yaml(target)
     found = read_spec(file, resolve=resolve)
     written, _ = read_yaml(file)
-    # The SDK makes no pipeline of a command job, a sweep job or a Spark job by itself.
-    of_job = any(one in str(written.get("$schema")).lower() for one in ("commandjob", "sparkjob"))
-    if written.get("type") == "sweep" or of_job:
+    # The SDK makes no pipeline of a command job or a sweep job by itself.
+    if written.get("type") == "sweep" or "commandjob" in str(written.get("$schema")).lower():
         message = f"{file} is a job by itself, and `allranks submit` sends pipelines and components."
         raise UsageError(message, f"Send it with: az ml job create --file {file}.")
     if isinstance(found, Component):

@@ -18,10 +18,10 @@ from allranks.azure.document_parts import (
     pristine_component,
 )
 from allranks.azure.sdk import added_attributes, yaml_schemas
+from allranks.errors import UsageError
 
 _TEXTS = {"name", "display_name", "description", "tags", "version"}
 _NODE = {"display_name", "tags", "inputs", "outputs", "properties", "comment", "type", "compute"}
-_SPARK = ("entry", "py_files", "jars", "files", "archives", "args", "code", "environment")
 _SCHEMAS = yaml_schemas()
 WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
     _SCHEMAS.job: frozenset(
@@ -40,8 +40,6 @@ WRITTEN_FIELDS: Mapping[type, frozenset[str]] = {
     ),
     _SCHEMAS.sweep: frozenset(_NODE | {*SWEEP_FIELDS, "resources", "trial"}),
     _SCHEMAS.parallel: frozenset(_NODE | {*PARALLEL_FIELDS, "component", "identity", "task"}),
-    _SCHEMAS.spark: frozenset(_NODE | {*_SPARK, "component", "identity", "resources", "conf"}),
-    _SCHEMAS.copy: frozenset(_NODE | {"component", "task"}),
     _SCHEMAS.nested_pipeline: frozenset(_NODE - {"compute"} | {"component"}),
     _SCHEMAS.command_component: frozenset(
         _TEXTS
@@ -61,19 +59,21 @@ _OF_NODE = {
     "command": _SCHEMAS.command,
     "sweep": _SCHEMAS.sweep,
     "parallel": _SCHEMAS.parallel,
-    "spark": _SCHEMAS.spark,
-    "data_transfer": _SCHEMAS.copy,
     "pipeline": _SCHEMAS.nested_pipeline,
 }
-_OF_THE_COMPONENT = {"parallel": ("task",), "spark": _SPARK, "data_transfer": ("data_copy_mode",)}
+_OF_THE_COMPONENT = {"parallel": ("task",)}
 """What a step of these types has from its component, and cannot say otherwise in the YAML that is written."""
 
-_DUMPED = ("parallel", "spark", "data_transfer")
+_DUMPED = ("parallel",)
 """The types whose components are written whole, by the SDK's own schemas."""
 
 
 def unwritten_fields(job: Any) -> list[str]:
-    """List the fields of a job, of its steps and of their components that are set and would be lost, by their place."""
+    """List the fields of a job, of its steps and of their components that are set and would be lost, by their place.
+
+    Raises:
+        UsageError: a step is of a type that ``export`` does not write.
+    """
     found = [*_unwritten(job, _SCHEMAS.job, "the job")]
     found += [] if job.settings is None else _unwritten(job.settings, _SCHEMAS.job_settings, "settings")
     return [*found, *_of_steps(job.component, "")]
@@ -105,8 +105,8 @@ def _of_steps(component: Any, prefix: str) -> Iterator[str]:
             continue  # its three fields are all that it has
         schema = _OF_NODE.get(node.type)
         if schema is None:
-            yield f"{where}: a step of type {node.type}"
-            continue
+            message = f"{where} is of type '{node.type}', which allranks does not export."
+            raise UsageError(message, "Take the step out, or send the job with azure-ai-ml: jobs.create_or_update.")
         yield from _unwritten(node, schema, where)
         inner = node.trial if node.type == "sweep" else node.component
         yield from _changed(node, inner, where)

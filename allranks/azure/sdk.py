@@ -120,9 +120,7 @@ def yaml_schemas() -> SimpleNamespace:
     from azure.ai.ml._schema.job_resource_configuration import JobResourceConfigurationSchema
     from azure.ai.ml._schema.pipeline.component_job import (
         CommandSchema,
-        DataTransferCopySchema,
         ParallelSchema,
-        SparkSchema,
         SweepSchema,
     )
     from azure.ai.ml._schema.pipeline.pipeline_component import PipelineComponentSchema, PipelineSchema
@@ -135,8 +133,6 @@ def yaml_schemas() -> SimpleNamespace:
         command=CommandSchema,
         sweep=SweepSchema,
         parallel=ParallelSchema,
-        spark=SparkSchema,
-        copy=DataTransferCopySchema,
         nested_pipeline=PipelineSchema,
         command_component=CommandComponentSchema,
         pipeline_component=PipelineComponentSchema,

@@ -40,7 +40,7 @@ from allranks.wording import with_count
 HELP = "check component and pipeline YAML: types, ranges, references, cycles, names"
 
 _OURS = re.compile(
-    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob|commandJob|sweepJob|sparkJob|schedule)"
+    r"^\$schema:.*(commandComponent|pipelineComponent|pipelineJob|commandJob|sweepJob|schedule)"
     rf"|^type:\s*['\"]?({'|'.join(sorted(CLOUD_ONLY_TYPES | STEP_KINDS.keys()))})\b|^jobs:"
     r"|^(tier|vm_priority):\s*['\"]?(?i:low[_-]?priority)",
     re.MULTILINE,

@@ -31,15 +31,13 @@ _SCHEMAS = {
     "commandComponent": COMPONENTS,
     "pipelineComponent": COMPONENTS,
     "parallelComponent": COMPONENTS,
-    "sparkComponent": COMPONENTS,
-    "dataTransferComponent": COMPONENTS,
     "automlComponent": COMPONENTS,
     "environment": ENVIRONMENTS,
     "data": DATA,
     "model": MODELS,
 }
 _TYPES = {
-    **dict.fromkeys(("command", "pipeline", "parallel", "spark", "data_transfer", "sweep", "automl"), COMPONENTS),
+    **dict.fromkeys(("command", "pipeline", "parallel", "sweep", "automl"), COMPONENTS),
     **dict.fromkeys(("uri_file", "uri_folder", "mltable"), DATA),
     **dict.fromkeys(("custom_model", "mlflow_model", "triton_model"), MODELS),
 }

@@ -105,7 +105,8 @@ class GangExecution(StepExecution):
         copies = copy_inputs(data, self.step.downloaded, self._inputs, self.folder.downloads)
         data = {**data, **copies}
         inputs = {name: self._shown_path(path) for name, path in data.items()}
-        outputs = {name: self._shown_path(path) for name, path in self._make_places().items()}
+        places = make_places(self.workplace.outputs, self.step.outputs)
+        outputs = {name: self._shown_path(path) for name, path in places.items()}
         context = self._launch_context(inputs, outputs)
         writes = (self.workplace.outputs, *copies.values())
         context = replace(context, reads=tuple(data.values()), writes=writes, temporary=self._temporary)
@@ -128,10 +129,6 @@ class GangExecution(StepExecution):
                 make_overlay(overlay, self.python)
                 if self._installs:
                     add_commands(overlay, self.python, self.context.environ.get("PATH", ""))
-
-    def _make_places(self) -> dict[str, str]:
-        assert self.workplace is not None  # noqa: S101
-        return make_places(self.workplace.outputs, self.step.outputs)
 
     def _shown_path(self, path: object) -> str:
         """A path of data as its command has it: containers have the data under plain paths of their own."""

@@ -51,7 +51,6 @@ class PlannedStep:
         launched: processes that are started on each node by whoever runs the step.
         timeout: seconds for one attempt, or None.
         spare_nodes: so many nodes, though not the first, may be lost, because its torchrun goes on without them.
-        needs: the programs that have to be there for it, each with what to do where one is not.
         chosen_by: the steps that decide whether it runs, each with the decision at which it does.
         python: the interpreter of the environment that the step names; None for the run's own.
         shm_size, docker_args: what it asks for its container.
@@ -75,7 +74,6 @@ class PlannedStep:
     spare_nodes: int = 0
     python: Path | None = None
     chosen_by: tuple[tuple[str, bool], ...] = ()
-    needs: Mapping[str, str] = field(default_factory=dict)
     shm_size: str | None = None
     docker_args: tuple[str, ...] = ()
     downloaded: frozenset[str] = frozenset()

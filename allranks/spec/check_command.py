@@ -13,7 +13,6 @@ from allranks.spec import schema
 from allranks.spec.check_counts import check_counts
 from allranks.spec.check_parallel import check_parallel
 from allranks.spec.check_script import check_script
-from allranks.spec.component_kinds import CopyComponent, SparkComponent
 from allranks.spec.expressions import (
     Reference,
     bracket_faults,
@@ -25,8 +24,6 @@ from allranks.spec.expressions import (
 from allranks.spec.model import Component, Input, Output, Pipeline, Source
 from allranks.spec.needs import Distribution, Resources
 from allranks.spec.parallel import ParallelComponent
-from allranks.spec.read_spark import check_spark
-from allranks.spec.read_transfer import check_copy
 from allranks.spec.script_inputs import ScriptInputs
 from allranks.spec.section import a_or_an, shown_value
 from allranks.spec.suggest import did_you_mean
@@ -57,13 +54,8 @@ def check_command(component: Component) -> list[Problem]:
         *check_inputs(component.source, component.inputs),
         *_check_optional_defaults(component),
     ]
-    if isinstance(component, CopyComponent):
-        ports += check_copy(component)
     if not component.runs_command:
         return ports
-    if isinstance(component, SparkComponent):
-        text = _check_text(component) if component.command.strip() else ()
-        return [*ports, *text, *_check_files(component), *check_spark(component), *_check_default_quotes(component)]
     return [
         *ports,
         *_check_text(component),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from allranks.errors import Problem
-from allranks.spec.component_kinds import SparkComponent
-from allranks.spec.model import Component, Pipeline, Step
+from allranks.spec.model import Component, Pipeline
 from allranks.spec.schema import JOB
 
 
@@ -32,10 +31,5 @@ def _without_compute(pipeline: Pipeline, prefix: str = "") -> Iterator[str]:
     for name, step in pipeline.steps.items():
         if isinstance(step.component, Pipeline):
             yield from _without_compute(step.component, f"{prefix}{name}.")
-        elif not step.compute and step.has_component and not _is_serverless_spark(step):
+        elif not step.compute and step.has_component:
             yield prefix + name
-
-
-def _is_serverless_spark(step: Step) -> bool:
-    """Whether it is a Spark step with machines of its own (``Spark._skip_required_compute_missing_validation``)."""
-    return isinstance(step.component, SparkComponent) and step.resources.instance_type is not None

@@ -18,9 +18,6 @@ from allranks.spec.inline import infer_port_types
 from allranks.spec.model import Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
 from allranks.spec.read_parallel import read_parallel_document
-from allranks.spec.read_schedule import is_schedule, read_schedule
-from allranks.spec.read_spark import read_spark_document
-from allranks.spec.read_transfer import read_copy_document
 from allranks.spec.section import Section, is_address
 from allranks.spec.spelling import declared_spelling, respell_bindings, respell_steps
 from allranks.spec.standalone import is_no_job, sweep_job, with_variables
@@ -62,8 +59,11 @@ class DocumentReader:
         return replace(found, source=replace(found.source, problems=warnings))
 
     def _component_or_pipeline(self, top: Section, name: str) -> Component | Pipeline | None:
-        if is_schedule(top):
-            return read_schedule(top, self._referenced)
+        if _is_schedule(top):
+            message = "cannot run here: a schedule, which starts its job on Azure; allranks neither runs nor checks it."
+            hint = "Run its job by itself, and make the schedule with `az ml schedule create`."
+            top.wrong("", message, hint, "elsewhere")
+            return None
         type_ = top.text("type") or ("pipeline" if "jobs" in top else "command" if "command" in top else "")
         if type_ == "pipeline" or "jobs" in top:
             _check_pipeline_type(top, type_)
@@ -78,10 +78,6 @@ class DocumentReader:
             return None
         if type_ == "parallel":
             return read_parallel_document(top, name)
-        if type_ == "spark":
-            return read_spark_document(top, name)
-        if type_ == "data_transfer":
-            return read_copy_document(top, name)
         if type_ == "sweep" and not top.where:
             rewritten = sweep_job(top)
             pipeline = self._pipeline(rewritten, rewritten.text("name"))
@@ -93,12 +89,10 @@ class DocumentReader:
         elif not type_:
             top.wrong("", "has neither 'jobs' nor 'command', so it is no pipeline and no command component.")
         elif type_ in schema.CLOUD_ONLY_TYPES:
-            message = f"cannot run here: a component of type '{type_}'."
+            message = f"cannot run here: a component of type '{type_}', which allranks neither runs nor checks."
             top.wrong("type", message, severity="elsewhere")
         else:
-            hint = type_hint(
-                type_, ("command", "data_transfer", "parallel", "pipeline", "spark", "sweep"), "types that run here"
-            )
+            hint = type_hint(type_, ("command", "parallel", "pipeline", "sweep"), "types that run here")
             top.wrong("type", f"'{type_}' is the type of no component or pipeline.", hint)
         return None
 
@@ -233,6 +227,10 @@ class DocumentReader:
             else:
                 self._files[path] = self.document(Section(data, "", source, list(source.problems)))
         return self._files[path]
+
+
+def _is_schedule(top: Section) -> bool:
+    return not top.where and ("schedule.schema" in top.text("$schema") or {"trigger", "create_job"} <= top.data.keys())
 
 
 def _check_pipeline_type(top: Section, type_: str) -> None:

@@ -44,17 +44,6 @@ PARALLEL_TASK = frozenset(
 )
 PIPELINE_STEP = NODE_KEYS | STEP_TEXTS | {"component", "settings"}
 IF_ELSE_STEP = frozenset({"$schema", "type", "condition", "true_block", "false_block"})
-_SPARK = frozenset({"code", "entry", "py_files", "jars", "files", "archives", "conf", "environment", "args"})
-SPARK_COMPONENT = ASSET_KEYS | _SPARK | {"additional_includes"}
-SPARK_JOB = JOB_KEYS | _SPARK | {"resources"}
-SPARK_STEP = NODE_KEYS | STEP_TEXTS | _SPARK - {"code"} | {"component", "compute", "resources", "identity"}
-INLINE_SPARK_STEP = SPARK_JOB | NODE_KEYS
-SPARK_SIZES = tuple(f"standard_e{cores}s_v3" for cores in (4, 8, 16, 32, 64))
-SCHEDULE = frozenset({"$schema", "name", "display_name", "description", "tags", "properties", "trigger", "create_job"})
-_COPY = frozenset({"task", "data_copy_mode"})
-COPY_COMPONENT = ASSET_KEYS | _COPY
-COPY_STEP = NODE_KEYS | STEP_TEXTS | {"component", "compute", "task"}
-INLINE_COPY_STEP = JOB_KEYS | NODE_KEYS | _COPY
 INLINE_STEP = COMMAND_JOB | NODE_KEYS
 
 INPUT_KEYS = frozenset(
@@ -115,7 +104,7 @@ IDENTITY_KEYS: dict[str, frozenset[str]] = {
 IDENTITY_KEYS["managed_identity"] = IDENTITY_KEYS["managed"]
 SERVICE_TYPES = frozenset({"jupyter_lab", "ssh", "tensor_board", "vs_code"})
 CLOUD_ONLY_TYPES = frozenset(
-    {"automl", "import", "finetuning", "distillation", "promptflow_parallel"}
+    {"automl", "data_transfer", "import", "finetuning", "distillation", "promptflow_parallel", "spark"}
     | {"flow", "do_while", "parallel_for", "ray"}
 )
 

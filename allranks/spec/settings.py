@@ -184,7 +184,7 @@ def check_cloud_keys(section: Section) -> None:
 
 
 def _check_properties(section: Section) -> None:
-    """Check that ``properties`` are texts; those of a component and of a Spark application may be anything."""
+    """Check that ``properties`` are texts; those of a component may be anything."""
     properties = section.data.get("properties")
     if section.source.file is None or not isinstance(properties, dict):
         return

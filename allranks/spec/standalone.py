@@ -27,7 +27,7 @@ def job_name(top: Section) -> str:
 
 
 def is_no_job(top: Section, type_: str) -> bool:
-    """Note a job that can only be a step: the SDK makes no job of these types (``Job._resolve_cls_and_type``)."""
+    """Note a job that can only be a step: the SDK makes no job of its type (``Job._resolve_cls_and_type``)."""
     inputs = top.data.get("inputs")
     values = inputs.values() if isinstance(inputs, dict) else ()
     given = any(not isinstance(one, dict) or "path" in one for one in values)
@@ -78,7 +78,7 @@ def _strict_parts(trial: Section) -> dict[str, Any]:
     return {key: part.data for key, part in parts.items()}
 
 
-_STEPS_ONLY = ("data_transfer", "parallel")
+_STEPS_ONLY = ("parallel",)
 _OF_THE_JOB = frozenset({"type", "name", "display_name", "description", "tags", "inputs", "outputs", "compute"})
 
 

@@ -1,12 +1,14 @@
-"""Steps that decide, and Spark steps, on their way to Azure: taken as they are, or refused by name."""
+"""Steps that decide, and steps that only Azure runs, on their way to Azure: taken as they are, or refused by name."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.local.support import allranks
 from tests.local.test_if_else import branching
-from tests.local.test_spark import spark_files
 from tests.spec.mutations import write_files
 
 PREVIEW = "AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED"
@@ -47,9 +49,15 @@ def test_a_python_pipeline_that_decides_runs(tmp_path: Path) -> None:
     assert "small: not taken" in done.stdout
 
 
-def test_a_spark_step_needs_no_compute_beside_its_machines(tmp_path: Path) -> None:
-    taken = allranks("submit", spark_files(tmp_path), "--dry-run", cwd=tmp_path)
-    assert taken.returncode == 0, taken.stderr
+@pytest.mark.parametrize("kind", ["spark", "data_transfer"])
+@pytest.mark.parametrize("command", [("submit", "--dry-run"), ("run",)], ids=["submit", "run"])
+def test_steps_that_allranks_does_not_know_are_refused_by_name(tmp_path: Path, kind: str, command: Any) -> None:
+    (tmp_path / "job.yaml").write_text(f"type: pipeline\njobs: {{join: {{type: {kind}, component: ./join.yaml}}}}\n")
+    refused = allranks(*command, "job.yaml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert f"step 'join' is of type '{kind}', which allranks neither runs nor checks" in refused.stderr
+    assert "az ml job create" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_a_timeout_for_all_passes_over_steps_that_have_none(tmp_path: Path) -> None:

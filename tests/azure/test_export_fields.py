@@ -14,8 +14,9 @@ from allranks import catalogue
 from allranks.azure.client import quiet_sdk
 from allranks.azure.export import export_pipeline
 from allranks.azure.losses import WRITTEN_FIELDS, schema_fields
+from allranks.azure.python_target import read_python_pipeline
 from allranks.azure.reader import job_builder
-from allranks.errors import UsageError
+from allranks.errors import SpecError, UsageError
 from tests.spec.mutations import write_files
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -95,17 +96,14 @@ def test_every_pipeline_of_the_library(name: str) -> None:
 
 KINDS_OF_STEPS = """
 from pathlib import Path
-from azure.ai.ml import Input, Output, load_component, spark
+from azure.ai.ml import Input, Output, load_component
 from azure.ai.ml.data_transfer import copy_data
 from azure.ai.ml.dsl import pipeline
 from azure.ai.ml.entities import ManagedIdentityConfiguration
 from azure.ai.ml.parallel import RunFunction, parallel_run_function
 
 HERE = Path(__file__).parent
-score, count, merge = (load_component(HERE / f"{name}.yaml") for name in ("score", "count", "merge"))
-other = load_component(HERE / "count.yaml")
-other.args = "--text ${{inputs.text}}"  # which its file does not say
-ROWS = Input(type="uri_file", path=str(HERE / "rows" / "rows.csv"), mode="direct")
+score = load_component(HERE / "score.yaml")
 TASK = RunFunction(
     code=str(HERE / "src"), entry_script="score.py", environment="azureml:numbers:1", program_arguments="--x 1",
     append_row_to="${{outputs.found}}",
@@ -121,26 +119,19 @@ def kinds(label: str = "cat"):
         input_data="${{inputs.table}}", instance_count=2, mini_batch_size="10kb", error_threshold=3, task=TASK,
         environment_variables={"LEVEL": "3"},
     )(table=rows)
-    counted, changed = count(text=ROWS, share=0.3), other(text=ROWS)
-    counted.resources = changed.resources = {"instance_type": "standard_e4s_v3", "runtime_version": "3.4"}
-    counted.driver_cores = 3
-    own = spark(
-        name="own", code=str(HERE / "src"), entry={"file": "train.py"}, driver_cores=1, driver_memory="2g",
-        executor_cores=2, executor_memory="2g", executor_instances=1, compute="attached",
-        inputs={"text": Input(type="uri_file", mode="direct")}, args="--text ${{inputs.text}}",
-    )(text=ROWS)
-    merged = merge(one=rows, two=rows)
-    copied = copy_data(
-        name="copied", inputs={"one": Input(type="uri_folder")}, outputs={"all": Output(type="uri_folder")},
-        data_copy_mode="fail_if_conflict",
-    )(one=rows)
-    copied.compute = "adf"
     return {"scores": named.outputs.scores}
 
 @pipeline(default_compute="cpu")
 def changed_task(rows: Input(type="uri_folder")):
-    one, two = score(images=rows), count(text=ROWS)
-    one.task, two.args = TASK, "--text ${{inputs.text}}"
+    one = score(images=rows)
+    one.task = TASK
+
+@pipeline(default_compute="cpu")
+def copying(rows: Input(type="uri_folder")):
+    copied = copy_data(
+        name="copied", inputs={"one": Input(type="uri_folder")}, outputs={"all": Output(type="uri_folder")},
+    )(one=rows)
+    copied.compute = "adf"
 """
 
 
@@ -151,18 +142,25 @@ def kinds_file(tmp_path: Path) -> Path:
     return tmp_path / "kinds.py"
 
 
-def test_parallel_spark_and_copy_steps_arrive(kinds_file: Path, tmp_path: Path) -> None:
+def test_parallel_steps_arrive(kinds_file: Path, tmp_path: Path) -> None:
     job, loaded = through_yaml(kinds_file, "kinds", tmp_path)
     ours, theirs = bodies(loaded), bodies(job)
-    assert ours.keys() == theirs.keys() == {"", "named", "built", "counted", "changed", "own", "merged", "copied"}
+    assert ours.keys() == theirs.keys() == {"", "named", "built"}
     for name, sent in theirs.items():
         assert ours[name] == sent, name
     assert loaded._validate().error_messages == {}
 
 
 def test_a_task_that_a_step_has_of_its_own_is_refused(kinds_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="step one: task; step two: args"):
+    with pytest.raises(UsageError, match="step one: task"):
         through_yaml(kinds_file, "changed_task", tmp_path)
+
+
+def test_a_step_that_allranks_does_not_know_is_refused(kinds_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="step copied is of type 'data_transfer', which allranks does not export"):
+        through_yaml(kinds_file, "copying", tmp_path)
+    with pytest.raises(SpecError, match="step 'copied' is of type 'data_transfer', which allranks neither runs nor"):
+        read_python_pipeline(f"{kinds_file}:copying")
 
 
 def test_the_sample_sets_every_field_that_is_written() -> None:

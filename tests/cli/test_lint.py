@@ -120,6 +120,11 @@ ELSEWHERE = {
     "an AutoML component": "type: automl\nname: choose\nversion: 0.1.0\ntask: text_ner\n",
     "a component of a registry": "type: pipeline\njobs:\n  t: {component: azureml://registries/theirs/components/train/versions/0.1.y4}\n",
     "a Spark step": "type: pipeline\njobs:\n  t: {type: spark, component: azureml:join:1, compute: pool}\n",
+    "a step that uses a Spark component": "type: pipeline\njobs:\n  t: {type: spark, component: ./other.yaml}\n",
+    "a copy": "type: pipeline\njobs:\n  t: {type: data_transfer, task: copy_data, inputs: {}}\n",
+    "a Spark component": "type: spark\nname: join\nentry: {file: join.py}\n",
+    "a data_transfer component": "type: data_transfer\nname: join\ntask: import_data\n",
+    "a schedule": "$schema: https://azuremlschemas.azureedge.net/latest/schedule.schema.json\ncreate_job: ./job.yml\n",
     "a loop": "type: pipeline\njobs:\n  t: {type: do_while, body: '${{parent.jobs.s}}'}\n",
     "code in git": GOOD + "code: git+https://example.com/repository\n",
 }

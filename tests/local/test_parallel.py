@@ -1,4 +1,4 @@
-"""Parallel steps with real workers: order of results, limits of failures, retries, what is killed, tables by size and key."""
+"""Parallel steps with real workers: order of results, limits of failures, retries, what is killed."""
 
 from __future__ import annotations
 
@@ -264,63 +264,6 @@ def test_ctrl_c_ends_the_workers(tmp_path):
     assert carrying(f"AZUREML_ROOT_RUN_ID={runs.all_runs()[-1].id}") == []
 
 
-TABLE = """
-    def init(): pass
-
-    def run(table, mini_batch_context):
-        print("key", mini_batch_context.partition_key_value, list(table.columns), len(table))
-        return table.assign(twice=table["x"] * 2)[["name", "x", "twice"]]
-"""
-MLTABLE = "paths: [{pattern: ./*.csv}]\ntransformations:\n- read_delimited: {delimiter: ',', encoding: utf8}\n"
-
-
-def table(folder: Path, rows: int = 40) -> None:
-    (folder / "table").mkdir()
-    (folder / "table" / "MLTable").write_text(MLTABLE)
-    for part in range(2):
-        lines = "".join(f"n{number:02},{number}\n" for number in range(part * rows, (part + 1) * rows))
-        (folder / "table" / f"part{part}.csv").write_text(f"name,x\n{lines}")
-
-
-def table_input(**more: object) -> dict:
-    return {"files": {"type": "mltable", "path": "./table", "mode": "direct"}, **more}
-
-
-def test_rows_of_a_table_are_divided_by_size_and_tables_are_returned(tmp_path):
-    pytest.importorskip("pandas")
-    table(project(tmp_path, TABLE, files=0))
-    arguments = "--append_row_dataframe_header True"
-    text = parallel(inputs=table_input(), mini_batch_size="128", task_program_arguments=arguments)
-    result = run_json(jobs(tmp_path, score=text), cwd=tmp_path)
-    assert result["exit"] == 0
-    score = result["steps"]["score"]
-    written = Path(score["outputs"]["out"]).read_text()
-    assert written == "name x twice\n" + "".join(f"n{n:02} {n} {2 * n}\n" for n in range(80))
-    assert (score["metrics"]["mini_batches"], score["metrics"]["items"]) == (6, 80)  # 270 and 280 bytes of rows
-
-
-def test_a_table_is_divided_by_the_keys_in_its_paths(tmp_path):
-    pytest.importorskip("pandas")
-    project(tmp_path, TABLE, files=0)
-    for store, brand in [("10", "a"), ("10", "b"), ("9", "a")]:
-        folder = tmp_path / "table" / store / brand
-        folder.mkdir(parents=True)
-        (folder / "rows.csv").write_text(f"name,x\n{store}{brand},1\n")
-    path_format = "{store}/{brand}/{file}.{extension}"
-    (tmp_path / "table" / "MLTable").write_text(
-        "paths: [{pattern: ./**/*.csv}]\ntransformations:\n- read_delimited: {delimiter: ',', include_path_column: true}\n"
-        f"- extract_columns_from_partition_format: {{partition_format: '{path_format}'}}\n"
-        "- drop_columns: [Path, file, extension]\n"
-    )
-    text = parallel(inputs=table_input(), partition_keys=["store", "brand"], mini_batch_size=None)
-    result = run_json(jobs(tmp_path, score=text), cwd=tmp_path)
-    assert Path(result["steps"]["score"]["outputs"]["out"]).read_text() == "10a 1 2\n10b 1 2\n9a 1 2\n"
-    logs = (step_folder(tmp_path, result) / "user_logs").glob("std_log_process_*.txt")
-    assert "key {'store': '9', 'brand': 'a'} ['store', 'brand', 'name', 'x'] 1" in "".join(
-        one.read_text() for one in logs
-    )
-
-
 def test_an_mltable_of_files_is_a_list_of_paths(tmp_path):
     project(tmp_path)
     (tmp_path / "data" / "MLTable").write_text("paths: [{pattern: './f0[135]'}, {file: f02}]\n")
@@ -339,8 +282,14 @@ def test_an_mltable_of_files_is_a_list_of_paths(tmp_path):
         ("paths: []\n", "lists no paths"),
         ("paths: [{file: 'azureml://x/y'}]\n", "lies in the cloud"),
         ("paths: [{file: nowhere}]\n", "there is no file 'nowhere'"),
-        ("paths: [{file: f00}]\ntransformations: [{read_parquet: {}}]\n", "asks for 'read_parquet'"),
-        ("paths: [{file: f00}]\ntransformations: [{read_delimited: {encoding: ebcdic}}]\n", "ebcdic"),
+        (
+            "paths: [{file: f00}]\ntransformations: [{read_delimited: {}}]\n",
+            "MLTable transformation 'read_delimited' is not run locally.",
+        ),
+        (
+            "paths: [{file: f00}]\ntransformations: [read_parquet]\n",
+            "transformation 'read_parquet' is not run locally.",
+        ),
     ],
 )
 def test_an_mltable_that_cannot_be_read_here_is_refused_before_anything_starts(tmp_path, mltable, message):
@@ -352,6 +301,13 @@ def test_an_mltable_that_cannot_be_read_here_is_refused_before_anything_starts(t
     assert done.returncode == 2
     assert message in done.stderr
     assert not (tmp_path / ".allranks").exists()
+
+
+def test_partition_keys_are_refused_before_anything_starts(tmp_path):
+    text = parallel(partition_keys=["store"], mini_batch_size=None)
+    done = allranks("run", jobs(project(tmp_path), score=text), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot run here: partition_keys divides a table" in done.stderr
 
 
 def test_a_parallel_component_is_a_target_and_a_step_may_change_its_settings(tmp_path):

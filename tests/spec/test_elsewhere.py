@@ -75,7 +75,7 @@ def test_a_sound_pipeline_of_steps_of_a_registry_has_notes_alone(tmp_path: Path)
     error = _read(PIPELINE, tmp_path)
     assert {problem.severity for problem in error.problems} == {"elsewhere"}, str(error)
     assert [problem.where for problem in error.problems] == [
-        "jobs.join.component",
+        "jobs.join.type",
         "jobs.score.component",
         "jobs.tell.component",
     ]

@@ -47,11 +47,6 @@ jobs:
     mini_batch_size: "2"
     resources: {instance_count: 1}
     task: {type: run_function, code: ., entry_script: score.py, environment: azureml:any:1}
-  copy:
-    type: data_transfer
-    task: copy_data
-    inputs: {from: {type: uri_folder, path: .}}
-    outputs: {to: {type: uri_folder}}
   tell: {type: command, command: echo, environment: "azureml:any:1"}
   choose: {type: if_else, condition: "${{parent.inputs.yes}}", true_block: "${{parent.jobs.tell}}"}
 """

@@ -117,7 +117,7 @@ MISTAKES = [
     ("workers", step("    distribution: {type: TensorFlow, worker_count: 4}\n    resources: {instance_count: 2}\n"), "jobs.train.distribution.worker_count", "worker_count is 4, and resources.instance_count is 2; Azure ML starts one worker a node. Set both to 4."),
     ("resources key", step("    resources: {instances: 2}\n"), "jobs.train.resources.instances", "'instances' is not a key of resources. Did you mean 'instance_count'?"),
     # Steps
-    ("automl step", step("  more: {type: automl}\n"), "jobs.more.type", "cannot run here: step 'more' is of type 'automl'; command, "),
+    ("automl step", step("  more: {type: automl}\n"), "jobs.more.type", "cannot run here: step 'more' is of type 'automl', which allranks neither runs nor checks."),
     ("preview's component", step("  more: {type: component}\n"), "jobs.more.type", "'component' is a type of the preview of Azure ML v2. Write type: command."),
     ("step type", step("  more: {type: comand}\n"), "jobs.more.type", "'comand' is no type of a step. Did you mean 'command'?"),
     ("step type of elsewhere", step("  more: {type: sparc}\n"), "jobs.more.type", "'sparc' is no type of a step. Did you mean 'spark'?"),

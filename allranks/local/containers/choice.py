@@ -17,12 +17,11 @@ from allranks.local.plan import PlannedStep
 from allranks.spec.needs import Environment
 
 _IN_CONTAINERS = frozenset(["command", "sweep"])
-_WITHOUT = frozenset(["data_transfer", "if_else"])
+_WITHOUT = frozenset(["if_else"])
 """Kinds whose work is the tool's own, and not that of a step's environment."""
 _REFUSED = {
     "mpi": "mpirun in one container cannot start ranks in another: that needs an ssh server in each image",
     "parallel": "its workers are started, and fed, by the coordinator outside",
-    "spark": "Azure ML runs it on machines that have Spark, and an image need not",
 }
 _PASSED = frozenset(
     [

@@ -18,7 +18,7 @@ from allranks.local.kinds import StepKind
 from allranks.local.kinds.command import plan_command
 from allranks.local.parallel.execution import ParallelExecution
 from allranks.local.parallel.plan import DEFAULT_RESULTS, BatchRules, PlannedParallel
-from allranks.local.parallel.tables import read_table_spec
+from allranks.local.parallel.tables import list_table_files
 from allranks.local.plan import PlannedStep
 from allranks.spec import Component, Step
 from allranks.spec.budget import current_budget
@@ -41,7 +41,7 @@ def _plan_parallel(step: Step, component: Component, scope: PipelineScope) -> Pl
         scope.refuse(step, f"the input '{rules.input_data}' is divided into mini batches, and has no value.")
     elif isinstance(divided, Path) and rules.input_type == "mltable":
         try:
-            read_table_spec(divided)
+            list_table_files(divided)
         except CannotRunHereError as error:
             scope.refuse(step, str(error))
     return PlannedParallel(
@@ -60,6 +60,8 @@ def _workers(settings: ParallelSettings, nodes: int, step: Step, scope: Pipeline
 
 def _rules(step: Step, component: ParallelComponent, scope: PipelineScope, common: PlannedStep) -> BatchRules:
     settings = component.settings
+    if settings.partition_keys:
+        scope.refuse(step, "cannot run here: partition_keys divides a table, and a mini batch here is a list of files.")
     given = _Arguments(common.component.command)
     name = settings.input_data or ""
 
@@ -79,7 +81,6 @@ def _rules(step: Step, component: ParallelComponent, scope: PipelineScope, commo
         input_data=name,
         input_type=component.inputs[name].type if name in component.inputs else "",
         size=batch_size(size) if size else None,
-        partition_keys=settings.partition_keys or (),
         error_threshold=number(items, "error_threshold", -1, -1),
         mini_batch_error_threshold=number(settings.mini_batch_error_threshold, "mini_batch_error_threshold", -1, -1),
         max_retries=number(settings.max_retries, "max_retries", 2, 0),

@@ -57,7 +57,7 @@ class BatchCoordinator:
         self._places, self._program, self._settings = places[: len(batches)], program, settings
         self._waiting = deque(range(len(batches)))
         self._tries = [0] * len(batches)
-        self._items = [len(batch.get("files", ())) or 1 for batch in batches]
+        self._items = [len(batch) for batch in batches]
         self._workers: dict[int, Worker] = {}
         self._early_deaths = 0
         self._selector = selectors.DefaultSelector()
@@ -128,7 +128,6 @@ class BatchCoordinator:
         if what == "ready":
             worker.is_ready, self._early_deaths = True, 0
         elif index is not None and what == "started":
-            self._items[index] = answer["items"]
             seconds, worker.is_running = self._rules.run_timeout, True
             worker.expect(seconds, f"run() has not returned after retry_settings.timeout = {seconds:g} s")
         elif index is not None:
@@ -225,7 +224,7 @@ def run_order(order: dict[str, Any]) -> None:
     """
     rules = BatchRules(**order["rules"])
     try:
-        batches = divide_input(Path(order["input"]), rules.input_type, rules.size, rules.partition_keys)
+        batches = divide_input(Path(order["input"]), rules.input_type, rules.size)
     except (CannotRunHereError, OSError) as error:
         raise StepFailedError(str(error)) from error
     folder = Path(order["folder"])

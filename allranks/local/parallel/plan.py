@@ -19,7 +19,7 @@ class BatchRules:
 
     Attributes:
         input_data: the input that is divided, of type ``input_type``.
-        size: files of a mini batch, or bytes of a table; None for what Azure ML takes: one file, 1 MiB.
+        size: files of a mini batch; None for what Azure ML takes: one file.
         error_threshold: items that may fail, -1 for all; ``mini_batch_error_threshold`` the same of mini batches.
         allowed_failed_percent: of all mini batches, 0 to 100.
         max_retries: of a mini batch; ``run_timeout`` is in seconds and of one call of ``run``.
@@ -30,7 +30,6 @@ class BatchRules:
     input_data: str
     input_type: str
     size: int | None
-    partition_keys: tuple[str, ...]
     error_threshold: int
     mini_batch_error_threshold: int
     max_retries: int

@@ -5,10 +5,8 @@ lines of JSON on one pipe, and what became of them goes back on another; standar
 """
 
 import faulthandler
-import importlib
 import importlib.util
 import inspect
-import io
 import json
 import logging
 import os
@@ -25,13 +23,13 @@ class MiniBatchContext:
 
     def __init__(self, order: Any) -> None:
         self.minibatch_index = order["index"]
-        self.partition_key_value = order["batch"].get("key") or {}
+        self.partition_key_value: Any = {}  # only tables have keys
         self.dataset = None
         self.task_id = order["index"]
         self.mini_batch_id = order["index"]
 
     def __repr__(self) -> str:
-        return f"MiniBatchContext({self.minibatch_index}, partition_key_value={self.partition_key_value})"
+        return f"MiniBatchContext({self.minibatch_index})"
 
 
 def main() -> None:
@@ -108,8 +106,8 @@ def process(module: Any, order: Any, answer: Any, *, takes_context: bool, header
     """Call run() with one mini batch; what it returns goes to a file, one line for each item."""
     index = order["index"]
     try:
-        mini_batch = load_batch(order["batch"])
-        answer(what="started", index=index, items=len(mini_batch))
+        mini_batch = list(order["batch"])
+        answer(what="started", index=index)
         context = (MiniBatchContext(order),) if takes_context else ()
         returned = module.run(mini_batch, *context)
         count, text, headed = as_text(returned, header=header)
@@ -118,44 +116,6 @@ def process(module: Any, order: Any, answer: Any, *, takes_context: bool, header
         traceback.print_exc()
         return {"what": "failed", "index": index, "error": explain()}
     return {"what": "done", "index": index, "returned": count, "headed": headed}
-
-
-def load_batch(batch: Any) -> Any:
-    """The list of paths, or the table, that a mini batch is."""
-    if "files" in batch:
-        return list(batch["files"])
-    pandas = importlib.import_module("pandas")  # of the step's own environment
-    tables = [read_piece(pandas, piece) for piece in batch["pieces"]]
-    return tables[0] if len(tables) == 1 else pandas.concat(tables, ignore_index=True)
-
-
-def read_piece(pandas: Any, piece: Any) -> Any:
-    """One file of a table, or some of its lines; without a header its columns are Column1, Column2 and so on."""
-    read = piece["read"]
-    with Path(piece["path"]).open("rb") as file:
-        file.seek(piece["start"])
-        data = file.read() if piece["end"] is None else file.read(piece["end"] - piece["start"])
-    if piece["header_of"] and not piece["has_header"]:
-        with Path(piece["header_of"]).open("rb") as file:
-            data = file.readline().rstrip(b"\r\n") + b"\n" + data
-    table = pandas.read_csv(
-        io.BytesIO(data),
-        sep=read["delimiter"],
-        encoding=read["encoding"],
-        header=0 if piece["header_of"] else None,
-        keep_default_na=False,
-        na_values=[] if read["empty_as_string"] else [""],
-    )
-    if not piece["header_of"]:
-        table.columns = [f"Column{number + 1}" for number in range(len(table.columns))]
-    for at, (name, value) in enumerate(piece["values"].items()):
-        table.insert(at, name, value)
-    if read["path_column"]:
-        table.insert(0, "Path", piece["path"])
-    for change, names in piece["columns"]:
-        there = [name for name in names if name in table.columns]
-        table = table[there] if change == "keep" else table.drop(columns=there)
-    return table
 
 
 def as_text(returned: Any, *, header: bool) -> Any:

@@ -10,11 +10,9 @@ from allranks.spec import schema, settings
 from allranks.spec.model import Pipeline, Step
 from allranks.spec.section import Section
 from allranks.spec.steps.command import COMMAND_READER
-from allranks.spec.steps.data_transfer import DATA_TRANSFER_READER
 from allranks.spec.steps.if_else import IF_ELSE_READER
 from allranks.spec.steps.kind import FindComponent, StepReader, bare_step
 from allranks.spec.steps.parallel import PARALLEL_READER
-from allranks.spec.steps.spark import SPARK_READER
 from allranks.spec.steps.sweep import SWEEP_READER
 from allranks.spec.suggest import did_you_mean, nearest_hint
 
@@ -25,11 +23,9 @@ STEP_KINDS: Mapping[str, StepReader] = MappingProxyType(
         kind.name: kind
         for kind in (
             COMMAND_READER,
-            DATA_TRANSFER_READER,
             IF_ELSE_READER,
             PARALLEL_READER,
             PIPELINE_READER,
-            SPARK_READER,
             SWEEP_READER,
         )
     }
@@ -43,9 +39,9 @@ def read_step(section: Section, name: str, find: FindComponent) -> Step:
         return kind.read(section, name, find)
     step = bare_step(section, name)
     if type_ in schema.CLOUD_ONLY_TYPES:
-        *most, last = STEP_KINDS
-        message = f"cannot run here: step '{name}' is of type '{type_}'; {', '.join(most)} and {last} steps can."
-        section.wrong("type", message, "Take the step out, or submit the pipeline to Azure.", "elsewhere")
+        message = f"cannot run here: step '{name}' is of type '{type_}', which allranks neither runs nor checks."
+        hint = "Take the step out, or send the pipeline with `az ml job create` or azure-ai-ml."
+        section.wrong("type", message, hint, "elsewhere")
     elif type_ == "component":
         section.wrong("type", "'component' is a type of the preview of Azure ML v2.", "Write type: command.")
     else:
