@@ -45,7 +45,7 @@ def scale(
     """Set on how many nodes and ranks a step runs, and on what machines; what is not given stays as it is.
 
     The right fields are set for each distribution, and on copies: other steps of the same component keep theirs.
-    Where the size is known (``allranks cluster sizes``), more ranks than GPUs are refused, idle GPUs and several nodes
+    Where the size is known (``docs/sizes.md``), more ranks than GPUs are refused, idle GPUs and several nodes
     without InfiniBand are warned of, and the variables that help NCCL on InfiniBand are set unless the step has them.
 
     Args:

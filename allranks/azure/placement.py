@@ -77,7 +77,7 @@ def _by_step(given: _Given, name: str, read: Callable[[Any], _T]) -> dict[str, _
 def _size_name(value: Any) -> str:
     if isinstance(value, str) and re.fullmatch(r"[\w.-]+", value, re.ASCII):
         return value
-    raise UsageError(f"{value!r} is no VM size.", "See: allranks cluster sizes.")
+    raise UsageError(f"{value!r} is no VM size.", "See docs/sizes.md.")
 
 
 def identity_word(value: Any) -> str:

@@ -34,7 +34,6 @@ VERBS = (
     "renew",
     "env",
     "register",
-    "cluster",
     "doctor",
     "completion",
     "version",
@@ -222,6 +221,9 @@ def _print_help() -> None:
 
 
 def _unknown_verb(verb: str) -> AllranksError:
+    if verb == "cluster":
+        hint = "Make a cluster with: az ml compute create --file environments/clusters/dedicated.yaml."
+        return UnknownNameError("'cluster' is no verb of allranks.", f"{hint} The sizes are in docs/sizes.md.")
     if verb.startswith("-"):
         return UsageError(f"{verb!r} stands before the verb.", "Options come after it: `allranks list --json`.")
     if Path(verb).is_file():

@@ -63,7 +63,7 @@ def find_misfits(use: MachineUse) -> Iterator[Misfit]:
         return
     if size.retired:
         message = f"{size.name} was retired on {size.retired}; Azure has none any more."
-        yield Misfit(_SIZE, message, "See the sizes of today with: allranks cluster sizes.")
+        yield Misfit(_SIZE, message, "See the sizes of today in docs/sizes.md.")
     yield from _image(use, size)
     yield from _processes(use, size)
     yield from _network(use, size)
@@ -77,7 +77,7 @@ def _image(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
     verdict = judge_image(image, size)
     if not verdict.suits:
         message = f"the environment {image!r} does not suit {size.name}: {verdict.reason}."
-        yield Misfit(_SIZE, message, "Take another size (allranks cluster sizes), or an environment of yours.", "error")
+        yield Misfit(_SIZE, message, "Take another size (docs/sizes.md), or an environment of yours.", "error")
     elif verdict.reason:
         older = "and Azure's hosts have some that are older"
         message = f"the environment {image!r} on {size.name}: {verdict.reason}, {older}."
@@ -101,7 +101,7 @@ def _network(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
     if not size.gpus or size.infiniband or use.nodes is None or use.nodes < 2:
         return
     better = with_infiniband(size)
-    hint = f"{better.name} has {better.infiniband} Gb/s of it." if better else "allranks cluster sizes lists others."
+    hint = f"{better.name} has {better.infiniband} Gb/s of it." if better else "docs/sizes.md lists others."
     what = (
         "whose InfiniBand is of the older kind without SR-IOV, which NCCL cannot use"
         if size.has_unusable_rdma
@@ -125,4 +125,4 @@ def _variables(use: MachineUse, size: VMSize) -> Iterator[Misfit]:
             yield Misfit(where, f"{name} is about InfiniBand, {none}: it has no effect.", _TAKE)
 
 
-_TAKE = "Leave the variable out, or take a size with InfiniBand: allranks cluster sizes --infiniband."
+_TAKE = "Leave the variable out, or take a size with InfiniBand: docs/sizes.md lists them."

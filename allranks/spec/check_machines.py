@@ -155,7 +155,9 @@ class StepMachines:
         most = None if self.compute is None else self.compute.max_nodes
         if most is not None and self.nodes is not None and self.nodes > most:
             message = f"{self.nodes} nodes, and the cluster {self.compute_name} grows to {most}: it would never start."
-            hint = f"Take fewer nodes, or: allranks cluster create {self.compute_name} --nodes {self.nodes} …"
+            hint = (
+                f"Take fewer nodes, or: az ml compute update --name {self.compute_name} --max-instances {self.nodes}."
+            )
             yield self.source.problem(f"{self.prefix}resources.instance_count", message, hint)
 
     def _spot(self) -> Iterator[Problem]:

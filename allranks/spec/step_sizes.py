@@ -86,6 +86,6 @@ def check_sizes(pipeline: Pipeline, found: Sequence[StepSize]) -> list[Problem]:
         steps = ", ".join(f"{one.step} ({one.ranks})" for one in open_)
         said = "several ranks, and nobody names a size: Azure chooses one, as far as is known without GPUs"
         largest = max(open_, key=lambda one: (one.nodes or 1) * (one.processes or 1))
-        hint = f"Give --instance-type {largest.step}=SIZE (see: allranks cluster sizes), or --compute NAME."
+        hint = f"Give --instance-type {largest.step}=SIZE (see docs/sizes.md), or --compute NAME."
         problems.append(pipeline.source.problem("", f"{said}: {steps}.", hint, "warning"))
     return problems

@@ -64,6 +64,13 @@ def test_a_file_in_the_place_of_the_verb_is_what_to_run(
     assert "For example: --scale 2x4," in cli("run", "train.py", "--scale", "2").err
 
 
+def test_the_verb_that_azures_own_tool_replaces_is_refused_with_its_command(cli: Callable[..., Any]) -> None:
+    called = cli("cluster", "sizes")
+    assert called.code == 2
+    assert "'cluster' is no verb of allranks." in called.err
+    assert "az ml compute create --file environments/clusters/dedicated.yaml" in called.err
+
+
 def test_an_option_before_the_verb_is_explained(cli: Callable[..., Any]) -> None:
     assert "Options come after it" in cli("--json", "list").out
     assert "Options come after it" in cli("-x").err
@@ -106,7 +113,7 @@ def test_with_json_an_error_is_one_document(cli: Callable[..., Any], arguments: 
         (("run", "no_such_pipeline", "--epochs", "5"), "hint: An input is given as NAME=VALUE. See"),
         (("runs", "lost"), "'lost' is no command of `allranks runs` (did you mean 'logs'?)"),
         (("env", "biuld"), "(did you mean 'build'?)"),
-        (("cluster", "zzz"), "Commands: create, sizes."),
+        (("env", "zzz"), "Commands: "),
     ],
 )
 def test_a_wrong_argument_exits_with_2_and_one_message(

@@ -36,13 +36,14 @@ HOW = {
     r"allranks run (train|evaluate|prepare|compare)_?\w* .*": "plan",
     r"allranks (submit|register) (\.|mine\S*) .*": "no: they need the folder that the page has made; tests/azure/test_register_own.py has one",
     # With Azure's SDK, against the stand-in of tests/azure.
-    r"allranks (cluster create|register|submit|lint --designer) .*": "azure",
+    r"allranks (register|submit|lint --designer) .*": "azure",
     r"allranks runs (--azure|(show|watch|logs|cancel) .*)": "azure",
     # Not by these tests, with the reason.
     r"make run": "no: .ci/run runs it in a clean copy, with the environment that it makes itself",
     r"make (test|check)": "no: it is what runs these tests",
     r"make [a-z-]+( .*)?": "no: tests/test_docs.py sees that the target exists; it takes many minutes",
     r"az login": "no: it asks a person to sign in",
+    r"az ml compute create --file environments/clusters/.*": "no: it is Azure's own tool; tests/azure/test_clusters.py loads the files",
     r"allranks env build .*": "no: gigabytes are downloaded; tests/environments builds environments, tests/cli/test_env.py runs it",
     r"allranks version --raise patch": "no: it changes the checkout; tests/cli/test_version.py runs it in a copy",
 }

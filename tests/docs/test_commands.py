@@ -39,7 +39,7 @@ jobs:
 """
 MAPPED = "--map azureml:mnist=./mnist"
 OF_EIGHT = "Standard_ND96amsr_A100_v4"
-ORDER = ("list", "show", "copy", "register", "submit", "lint", "runs watch", "runs", "cluster")
+ORDER = ("list", "show", "copy", "register", "submit", "lint", "runs watch", "runs")
 
 
 def test_every_command_has_its_proof() -> None:
@@ -145,7 +145,7 @@ def test_the_commands_for_azure(copy: Path, azure_server: StandIn, tmp_path: Pat
     azure_server.reset()
     azure_server.script("succeeds", pace="4")  # between two looks at a job `--watch` waits ever longer
     environ = dict(azure_server.environment)
-    installation.must(f"allranks cluster create a100x8-cluster --size {OF_EIGHT} --nodes 2", tmp_path, **environ)
+    azure_server.add_cluster("a100x8-cluster", OF_EIGHT)
     texts = [text.replace("JOB", "latest") for text in sorted(of("azure", "run", "azure"), key=place_of)]
     found = []
     for text, done in zip(texts, installation.call_forked(texts, ["azure.ai.ml"], tmp_path, **environ), strict=True):

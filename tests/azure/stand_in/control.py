@@ -29,6 +29,13 @@ def start_again(_request: Request, state: State) -> Answer:
     return Answer()
 
 
+@route("POST", "/control/computes")
+def add_computes(request: Request, state: State) -> Answer:
+    for name, cluster in request.json.items():
+        add_compute(state, name, cluster)
+    return Answer()
+
+
 @route("GET", "/control/log")
 def log(_request: Request, state: State) -> Answer:
     return Answer(body=state.log)

@@ -54,6 +54,11 @@ class StandIn:
         """Let the workspace have assets, (kind, name, version, properties), without any check."""
         self._call("POST", "assets", [list(asset) for asset in assets])
 
+    def add_cluster(self, name: str, size: str, nodes: int = 2) -> None:
+        """Let the workspace have a cluster."""
+        limits = {"minNodeCount": 0, "maxNodeCount": nodes}
+        self._call("POST", "computes", {name: {"vmSize": size, "vmPriority": "Dedicated", "scaleSettings": limits}})
+
     def reset(self) -> None:
         self._call("POST", "reset")
 

@@ -24,25 +24,11 @@ def get_compute(_request: Request, state: State, name: str) -> Answer:
     return Answer(body=state.computes[name])
 
 
-@route("PUT", WORKSPACE_ID + "/computes/{name}")
-def put_compute(request: Request, state: State, name: str) -> Answer:
-    created = name not in state.computes
-    add_compute(state, name, request.json["properties"]["properties"], request.json)
-    return Answer(201 if created else 200, state.computes[name])
-
-
-@route("DELETE", WORKSPACE_ID + "/computes/{name}")
-def delete_compute(_request: Request, state: State, name: str) -> Answer:
-    get_compute(_request, state, name)
-    del state.computes[name]
-    return Answer(200)
-
-
-def add_compute(state: State, name: str, cluster: dict[str, Any], document: dict[str, Any] | None = None) -> None:
+def add_compute(state: State, name: str, cluster: dict[str, Any]) -> None:
     """Make a cluster of machines, ready for use."""
-    document = document or {"location": "westeurope", "properties": {"computeType": "AmlCompute"}}
-    properties = document["properties"] | {"provisioningState": "Succeeded", "properties": cluster}
-    state.computes[name] = document | {"id": f"{WORKSPACE_ID}/computes/{name}", "name": name, "properties": properties}
+    properties = {"computeType": "AmlCompute", "provisioningState": "Succeeded", "properties": cluster}
+    identity = {"id": f"{WORKSPACE_ID}/computes/{name}", "name": name}
+    state.computes[name] = {"location": "westeurope", **identity, "properties": properties}
 
 
 def _datastore(state: State, name: str) -> dict[str, Any]:
