@@ -21,7 +21,7 @@ from allranks.script.component import ScriptComponent
 from allranks.script.launches import DISTRIBUTION_CHOICES, NO_DISTRIBUTION, RecognisedLaunch, recognise_launch
 from allranks.script.packages import NeededPackages, needed_packages
 from allranks.script.paths import FILE
-from allranks.script.read_help import read_by_help
+from allranks.script.read_help import HELP_SECONDS, read_by_help
 from allranks.script.reading import read_arguments
 from allranks.script.sources import ScriptSource, read_script, with_local_modules
 from allranks.script.templates import ScriptTemplate, find_template, template_lines
@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="DIR", help="where the files go (default: beside the script)")
     parser.add_argument("--distribution", metavar="KIND", default="", help="in place of what is recognised")
-    parser.add_argument("--subcommand", metavar="NAME", default="", help="of a script that has several, such as train")
+    parser.add_argument(
+        "--subcommand", metavar="NAME", default="", help="with --by-help: the one to start, such as train"
+    )
     parser.add_argument("--torchrun", action="store_true", help="one torchrun on each node, which starts the processes")
     parser.add_argument(
         "--scale", metavar="NxP", help="nodes, and processes on each, that the YAML says (default: 2x2)"
@@ -147,10 +149,15 @@ def _described(
 def _arguments(
     args: argparse.Namespace, sources: list[ScriptSource], code: Path, launch: RecognisedLaunch
 ) -> FoundArguments:
-    asked = tuple(args.subcommand.split())
+    name = sources[0].path.name
     if args.by_help:
-        return read_by_help(sources[0].path.resolve(), code, asked)
-    return read_arguments(sources, asked, on_ranks=launch.distribution == "pytorch")
+        text.print_note(f"{name} is run with --help, for at most {HELP_SECONDS:g} s each time.")
+        asked = tuple(args.subcommand.split())
+        return read_by_help(sources[0].path.resolve(), code, asked, on_ranks=launch.distribution == "pytorch")
+    if args.subcommand:
+        hint = f"`allranks init {name} --by-help --subcommand {args.subcommand}` runs `{name} --help` to read them."
+        raise UsageError("--subcommand: subcommands are not read from the text of a script.", hint)
+    return read_arguments(sources)
 
 
 def _launch(asked: str, sources: list[ScriptSource]) -> RecognisedLaunch:

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from allranks.script.sources import ScriptSource, dotted_name
-from allranks.script.subcommands import Subcommand, chosen_subcommand
+from allranks.script.subcommands import Subcommand
 
 Constant: TypeAlias = str | int | float | bool
 
@@ -65,22 +65,15 @@ class FoundArguments:
     """The arguments in their order, and a line for each thing that could not be read.
 
     Attributes:
-        asked: the subcommand that the user has named; none for none.
-        subcommand: the one that is started, chosen by whoever reads the script's subcommands.
+        subcommand: the one that is started; none for a script without subcommands.
         fixed: what stands at the end of the command, whatever the inputs are.
     """
 
     arguments: list[ScriptArgument] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     description: str = ""
-    asked: Subcommand = ()
     subcommand: Subcommand = ()
     fixed: tuple[str, ...] = ()
-
-    def choose(self, known: Iterable[Subcommand], script: str) -> Subcommand:
-        """Choose the subcommand of a script that has these. Raises UsageError as ``chosen_subcommand``."""
-        self.subcommand = chosen_subcommand(self.asked, known, script)
-        return self.subcommand
 
     def add(self, argument: ScriptArgument) -> None:
         """Add one, under a name that is a port's and that no other has; the same flag twice counts once."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from allranks.script.arguments import (
@@ -24,7 +23,7 @@ from allranks.script.arguments import (
     plain_default,
     spaced_text,
 )
-from allranks.script.parser_owners import ParserOwners
+from allranks.script.read_help import help_needed
 from allranks.script.sources import ScriptSource, dotted_name
 
 _TYPES = {"int": "integer", "float": "number", "str": "string"}
@@ -37,24 +36,19 @@ def read_argparse(sources: Sequence[ScriptSource], found: FoundArguments) -> Non
     """Add the arguments of the first source, and of functions elsewhere that it calls.
 
     Raises:
-        UsageError: it has subcommands, and which one is meant is not said.
+        UsageError: it has subcommands, which only its ``--help`` lists.
     """
     names = constant_names(sources)
     main = sources[0]
-    owners = ParserOwners(sources)
-    found.unread += [
-        f"{main.path.name}:{call.lineno}: the name of a subcommand is only known when the script runs; try --by-help."
-        for call in owners.unread
-    ]
-    chosen = found.choose(owners.subcommands, main.path.name) if owners.subcommands else ()
     called = {dotted_name(node.func).rpartition(".")[2] for node in ast.walk(main.tree) if isinstance(node, ast.Call)}
     for source in sources:
         trees: list[ast.AST] = [main.tree] if source is main else list(_functions(source, called))
         defaults = {name: value for tree in trees for name, value in _set_defaults(tree, names)}
-        for call in (call for tree in trees for call in _in_order(tree)):
-            level = owners.level(call, chosen)
-            if level is not None:
-                _add_call(call, source, names, defaults, found, level)
+        for tree in trees:
+            for call in _in_order(tree, "add_subparsers"):
+                raise help_needed(source, call, "subcommands", main.path.name)
+        for call in (call for tree in trees for call in _in_order(tree, "add_argument")):
+            _add_call(call, source, names, defaults, found)
     found.description = found.description or _description(main, names)
 
 
@@ -64,11 +58,11 @@ def _functions(source: ScriptSource, called: set[str]) -> Iterator[ast.AST]:
             yield node
 
 
-def _in_order(tree: ast.AST) -> list[ast.Call]:
+def _in_order(tree: ast.AST, method: str) -> list[ast.Call]:
     calls = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
     ]
     return sorted(calls, key=lambda node: (node.lineno, node.col_offset))
 
@@ -101,7 +95,6 @@ def _add_call(
     names: Mapping[str, Any],
     defaults: Mapping[str, Any],
     found: FoundArguments,
-    level: int,
 ) -> None:
     place = source.place(call)
     try:
@@ -116,7 +109,7 @@ def _add_call(
     keywords = {one.arg: one.value for one in call.keywords if one.arg is not None}
     argument = _argument(flags, keywords, place, names, defaults, found)
     if argument is not None:
-        found.add(replace(argument, level=level))
+        found.add(argument)
 
 
 def _argument(

@@ -94,18 +94,6 @@ def dotted_name(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-def function_parameters(
-    node: ast.FunctionDef,
-) -> Iterator[tuple[str, ast.expr | None, ast.expr | None, ast.arg]]:
-    """Each parameter with its annotation and its default."""
-    positional = [*node.args.posonlyargs, *node.args.args]
-    defaults: list[ast.expr | None] = [None] * (len(positional) - len(node.args.defaults)) + list(node.args.defaults)
-    for one, default in zip(positional, defaults, strict=True):
-        yield one.arg, one.annotation, default, one
-    for one, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        yield one.arg, one.annotation, default, one
-
-
 def _imported_files(source: ScriptSource, roots: Sequence[Path]) -> Iterator[Path]:
     for name, _ in imported_names(source.tree):
         for root in dict.fromkeys(roots):

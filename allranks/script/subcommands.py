@@ -27,14 +27,8 @@ def chosen_subcommand(asked: Subcommand, known: Iterable[Subcommand], script: st
         return choices[0]
     names = [" ".join(one) for one in choices]
     listed = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
-    hint = "A component starts one of them: `allranks init {} --subcommand {}`."
+    hint = "A component starts one of them: `allranks init {} --by-help --subcommand {}`."
     if not asked:
         raise UsageError(f"{script} has subcommands: {listed}.", hint.format(script, shlex.quote(names[0])))
     meant = nearest_hint(" ".join(asked), names)
     raise UsageError(f"{script} has no subcommand {' '.join(asked)!r}: it has {listed}.", meant)
-
-
-def leaf_subcommands(known: Iterable[Subcommand]) -> list[Subcommand]:
-    """Those that have no further ones below them, each once, in their order."""
-    every = list(dict.fromkeys(known))
-    return [one for one in every if not any(len(more) > len(one) and more[: len(one)] == one for more in every)]
