@@ -8,13 +8,14 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 PIPELINE ?= image_classification
 WORKERS ?= 3
 ENVIRONMENTS ?=
+PART ?= patch
 ARGS ?=
 # An interpreter that keeps no bytecode compiles all that it imports of the checkout again, in each rank of each test.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-environments fuzz check renew locks format docs bench build clean
+.PHONY: help run test test-all test-environments fuzz check renew locks audit bump format docs bench build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -47,8 +48,15 @@ renew: $(VENV)/.stamp-dev ## write what follows from settings, imports and YAML:
 	$(BIN)/allranks renew --pipelines $(ARGS)
 	$(if $(filter --check,$(ARGS)),,$(BIN)/python -m tests.azure.record_bodies && $(BIN)/python -m tests.local.variables_page)
 
-locks: $(VENV)/.stamp-dev ## resolve constraints.txt and every environment's lock (newest versions: ARGS=--upgrade)
-	$(BIN)/allranks renew --locks $(ARGS)
+locks: $(VENV)/.stamp-dev ## resolve constraints.txt and every environment's lock (some: ENVIRONMENTS=compare; newest: ARGS=--upgrade)
+	PATH="$(abspath $(BIN)):$$PATH" environments/lock.sh $(ARGS) $(ENVIRONMENTS)
+
+audit: $(VENV)/.stamp-dev ## ask PyPI for known vulnerabilities of every locked version
+	$(BIN)/uvx 'pip-audit>=2.10,<3' --strict --no-deps --disable-pip -r constraints.txt $(ARGS)
+
+bump: $(VENV)/.stamp-dev ## raise the version everywhere: PART=patch, minor or major
+	$(BIN)/uvx 'bump-my-version>=1.8,<2' bump $(PART) $(ARGS)
+	$(BIN)/python -m allranks renew
 
 format: $(VENV)/.stamp-dev ## format the code and fix what can be fixed without thought
 	$(BIN)/ruff format .

@@ -26,7 +26,7 @@ from allranks.errors import UsageError
 _READERS = 8
 """Assets that are asked for at once."""
 
-_RAISE = "the version of this checkout, which all assets carry, and register again: allranks version --raise patch"
+_RAISE = "the version of this checkout, which all assets carry, and register again: make bump PART=patch"
 _Tell = Callable[[str], None]
 
 

@@ -180,7 +180,7 @@ def _version_problems(document: Mapping[str, Any], path: Path) -> Iterator[Probl
     version = document.get("version")
     if version != library.VERSION:
         message = f"is {version!r}, and that of the library is {library.VERSION!r}: all assets carry one version."
-        yield Problem(message, "version", path, hint="`allranks version --raise VERSION` sets it everywhere.")
+        yield Problem(message, "version", path, hint="`make bump PART=patch` sets it everywhere.")
 
 
 _READERS = {"environment": _environment, "component": _component, "pipeline": _pipeline}

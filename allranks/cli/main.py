@@ -51,6 +51,16 @@ _REFUSED = {
 """What a machine refuses to any program: no fault of ours, so no traceback. Any other OSError is one."""
 
 
+_REMOVED = {
+    "--raise": "make bump PART=patch",
+    "--locks": "make locks",
+    "--upgrade": "make locks ARGS=--upgrade",
+    "--advisories": "make audit",
+    "--advisories-from": "make audit",
+}
+"""Options that are removed, and the command in a checkout that takes their place."""
+
+
 @runtime_checkable
 class Verb(Protocol):
     """What the module of a verb holds, under the same names in each."""
@@ -114,6 +124,9 @@ class VerbParser(argparse.ArgumentParser):
         option = unknown[0].partition("=")[0]
         if not option.startswith("-"):
             raise UsageError(f"{message}.", hint)
+        if option in _REMOVED and self.prog in ("allranks version", "allranks renew"):
+            instead = f"In a checkout: `{_REMOVED[option]}`."
+            raise UsageError(f"{option} is removed: a tool of the checkout does this now.", instead)
         if self.get_default(TAKES_INPUTS):
             from allranks.cli.target import unknown_option
 

@@ -123,7 +123,7 @@ def _plan_summary(plan: RegistrationPlan, *, dry_run: bool) -> str:
     if own:
         lines.append(f"published versions never change; raise {own[0].asset.how_to_raise}")
     elif counts["refused"]:
-        lines.append("published versions never change; raise that of this checkout: allranks version --raise patch")
+        lines.append("published versions never change; raise that of this checkout: make bump PART=patch")
     return "\n".join(lines)
 
 

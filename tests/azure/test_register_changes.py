@@ -117,6 +117,16 @@ def test_somebody_who_publishes_the_same_meanwhile_is_no_conflict(cli: Cli, stan
     assert (done.code, done.err) == (0, "")
 
 
+def raise_version(root: Path) -> None:
+    """Do as `make bump` does, which needs an index."""
+    major, minor, patch = VERSION.split(".")
+    files = [*root.glob("components/*/*"), *root.glob("environments/*/environment.yaml"), root / "allranks/library.py"]
+    for path in files:
+        if path.suffix in (".py", ".yaml"):
+            text = re.sub(rf"{re.escape(VERSION)}(?!\w)", f"{major}.{minor}.{int(patch) + 1}", path.read_text())
+            path.write_text(text)
+
+
 @pytest.mark.slow
 def test_a_change_is_refused_until_the_version_is_raised(azure_server: StandIn, tmp_path: Path) -> None:
     azure_server.reset()
@@ -132,13 +142,13 @@ def test_a_change_is_refused_until_the_version_is_raised(azure_server: StandIn, 
     assert (refused.returncode, refused.stdout) == (2, "")
     assert f"environment allranks-evaluate {VERSION}: its files changed" in refused.stderr
     assert f"component compare_models {VERSION}: its display name, description or tags changed" in refused.stderr
-    assert "allranks version --raise patch" in refused.stderr
+    assert "make bump PART=patch" in refused.stderr
     dry = shell("register", *SMALL, "check_cluster", "--workspace", "--dry-run")
     assert dry.returncode == 2
     assert re.search(r"compare_models +\S+ +refused +its display name", dry.stdout)
     assert changes(azure_server.log) == []
 
-    assert shell("version", "--raise", "patch").returncode == 0
+    raise_version(tmp_path)
     done = shell.json("register", *SMALL, "check_cluster", "--workspace")
     assert set(actions(done).values()) == {"publish"}
     after = azure_server.state["workspace"]
