@@ -154,7 +154,7 @@ class VerbParser(argparse.ArgumentParser):
 def _require_text(arguments: Sequence[str]) -> None:
     """Refuse what is empty: as a path it would be this folder, and as a compute the one that is paid for by default.
 
-    What stands behind ``--`` is for a script, or has been typed so far, to be completed.
+    What stands behind ``--`` is for a script.
     """
     for before, argument in pairwise(["", *takewhile(lambda argument: argument != "--", arguments)]):
         option = before if before.startswith("--") else "an argument"
@@ -165,6 +165,10 @@ def _require_text(arguments: Sequence[str]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 success, 1 a step failed, 2 what was asked for is wrong."""
+    if argv is None and "_ARGCOMPLETE" in os.environ:
+        from allranks.cli.completers import complete_line
+
+        complete_line()
     arguments = sys.argv[1:] if argv is None else argv
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     if getattr(sys, "stdout", None) is None:  # started with its output closed, as some daemons do

@@ -143,7 +143,6 @@ def test_what_is_empty_or_of_another_kind_is_never_taken_for_a_default(
     called = cli(*arguments)
     assert called.code == 2
     assert f"error: {message}" in called.err
-    assert "train_ddp" in cli("completion", "words", "--", "show", "").out, "what has been typed so far may be empty"
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
