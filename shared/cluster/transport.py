@@ -55,7 +55,7 @@ class _Mpi:
     name = "mpi"
 
     def __init__(self, world: World) -> None:
-        if "OMPI_COMM_WORLD_RANK" not in os.environ and "PMI_RANK" not in os.environ and world.world_size > 1:
+        if "OMPI_COMM_WORLD_RANK" not in os.environ and world.world_size > 1:
             by = world.launch.launcher
             raise Refusal(f"transport mpi: {by} launched these ranks, not MPI. Give the step the distribution mpi.")
         try:

@@ -6,8 +6,8 @@
         model = DistributedDataParallel(build().to(world.device))
         ...
 
-The same three lines run under plain ``python``, torchrun, Azure ML's PyTorch, MPI and TensorFlow jobs, mpirun, Slurm,
-Flux and SageMaker. ``init()`` without a framework needs the standard library alone: the ranks then still share
+The same three lines run under plain ``python``, torchrun, Azure ML's PyTorch, MPI and TensorFlow jobs, Open MPI, Slurm
+and horovodrun. ``init()`` without a framework needs the standard library alone: the ranks then still share
 ``world.once``, ``world.barrier``, ``world.gather``, ``world.collect``, ``world.sum`` and ``world.max``.
 """
 

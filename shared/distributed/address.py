@@ -18,11 +18,7 @@ _JOB_IDS = {
     "openmpi": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     "azureml-mpi": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     "horovodrun": ("PMIX_NAMESPACE",),
-    "pmi": ("PMI_JOBID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"),
-    "mvapich": ("MPIRUN_ID",),  # mpirun_rsh gives no other variable of its own environment to the other nodes
     "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-    "flux": ("FLUX_JOB_ID",),
-    "sagemaker": ("TRAINING_JOB_NAME",),
 }
 """Variables that are the same on all ranks of one launch and others for the next, by launcher."""
 

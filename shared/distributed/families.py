@@ -1,12 +1,7 @@
-"""The variables with which each launcher tells a process who it is, as a table; one family is read as a whole.
-
-SageMaker's is none of the table: it starts the script once on each host, if the job has no distribution, and names the
-hosts.
-"""
+"""The variables with which each launcher tells a process who it is, as a table; one family is read as a whole."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from shared.distributed.errors import LaunchError
 
 Environ = Mapping[str, str]
-
-_SAGEMAKER_NAMES = ("SM_HOSTS", "SM_CURRENT_HOST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +151,6 @@ OPEN_MPI = replace(
     ),
     permutes=True,
 )
-PMI = VariableFamily(
-    "pmi",
-    marks=("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    rank=("PMI_RANK",),
-    world_size=("PMI_SIZE",),
-    local_rank=("MPI_LOCALRANKID", "PMI_LOCAL_RANK"),
-    local_world_size=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
-    needed=("rank", "world_size"),
-)
-MVAPICH = _family(
-    "mvapich",
-    "MV2_COMM_WORLD_RANK",
-    "MV2_COMM_WORLD_SIZE",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-    "MV2_COMM_WORLD_LOCAL_SIZE",
-)
 SLURM = VariableFamily(
     "slurm",
     marks=("SLURM_STEP_ID",),  # an allocation without a step has SLURM_NTASKS too, and is no launch
@@ -185,25 +162,18 @@ SLURM = VariableFamily(
     num_nodes=("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
     needed=("rank", "world_size", "local_rank"),
 )
-# Without the processes of a node: Flux has no variable for them, and its jobs have the same number on each.
-FLUX = VariableFamily(
-    "flux",
-    marks=("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
-    rank=("FLUX_TASK_RANK",),
-    world_size=("FLUX_JOB_SIZE",),
-    local_rank=("FLUX_TASK_LOCAL_ID",),
-    local_world_size=(),
-    num_nodes=("FLUX_JOB_NNODES",),
-    needed=("rank", "world_size", "local_rank", "num_nodes"),
-)
-
 _FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "num_nodes")
-MPI_FAMILIES = (OPEN_MPI, PMI, MVAPICH)
 SOLE_FAMILIES = (OVERRIDE, TORCHRUN, HOROVODRUN)
 """The first that is set counts alone: whatever else is set belongs to an outer launcher."""
 
-AGREEING_FAMILIES = (PLAIN_PYTORCH, *MPI_FAMILIES)
+AGREEING_FAMILIES = (PLAIN_PYTORCH, OPEN_MPI)
 """All that are set have to agree, and the first counts."""
+
+OTHER_LAUNCHERS = re.compile(
+    r"PMIX?_RANK|PMI_SIZE|MPI_LOCALN?RANK(ID|S)|(MV2|MVP)_COMM_WORLD_(LOCAL_)?(RANK|SIZE)"
+    r"|FLUX_(TASK_RANK|JOB_SIZE|TASK_LOCAL_ID|JOB_NNODES)|PALS_(LOCAL_)?RANKID|SM_HOSTS|SM_CURRENT_HOST"
+)
+"""Variables of launchers that are not read: PMI (MPICH, Intel MPI), PMIx, MVAPICH, Flux, PALS, SageMaker."""
 
 
 def whole_number(name: str, environ: Environ) -> int | None:
@@ -249,32 +219,3 @@ def _check_ranges(claim: LaunchClaim, family: VariableFamily) -> None:
 
 def _names(family: VariableFamily, name: str) -> str:
     return " or ".join(getattr(family, name))
-
-
-def read_sagemaker(environ: Environ) -> LaunchClaim | None:
-    """This process's place among the hosts, the first of which is the main one; None if it is not SageMaker's.
-
-    Raises:
-        LaunchError: one of the two variables is missing, or they do not fit together.
-    """
-    found = {name: environ[name] for name in _SAGEMAKER_NAMES if name in environ}
-    if not found:
-        return None
-    seen = ", ".join(f"{name}={shortened(value)}" for name, value in found.items())
-    hosts = _hosts(found.get("SM_HOSTS", ""))
-    current = found.get("SM_CURRENT_HOST")
-    if not hosts or current not in hosts:
-        raise LaunchError(
-            f"{seen}: which of SageMaker's hosts this is cannot be told. SM_HOSTS has to be a JSON list of names, and "
-            "SM_CURRENT_HOST one of them. Set both, or unset both to run a single process."
-        )
-    rank, count = hosts.index(current), len(hosts)
-    return LaunchClaim("sagemaker", rank, count, 0, 1, rank, count, found, main_host=hosts[0])
-
-
-def _hosts(text: str) -> list[str]:
-    try:
-        hosts: object = json.loads(text)
-    except ValueError:
-        return []
-    return hosts if isinstance(hosts, list) and all(isinstance(host, str) for host in hosts) else []

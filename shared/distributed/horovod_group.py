@@ -12,7 +12,7 @@ from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 
 _BACKENDS = ("torch", "tensorflow")
-_MPI_LAUNCHERS = frozenset({"azureml-mpi", "openmpi", "pmi", "mvapich", "horovodrun"})
+_MPI_LAUNCHERS = frozenset({"azureml-mpi", "openmpi", "horovodrun"})
 
 
 def start_horovod(launch: Launch, control: Control, backend: str | None, timeout: timedelta) -> FrameworkGroup:

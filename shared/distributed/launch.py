@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from shared.distributed import families
 from shared.distributed.address import LOOPBACK_ADDRESS, is_loopback, main_address, main_port
 from shared.distributed.errors import LaunchError
-from shared.distributed.families import Environ, LaunchClaim, read_sagemaker, shortened, whole_number
+from shared.distributed.families import Environ, LaunchClaim, shortened, whole_number
 from shared.distributed.tf_config import read_tf_config
 
 NODE_BY_NODE = "Ranks have to be numbered node by node (mpirun --map-by slot, srun --distribution=block)."
@@ -18,6 +18,8 @@ _INSTEAD = (
     "Start the script with mpirun, torchrun or srun, which say all, or set ALLRANKS_RANK, ALLRANKS_WORLD_SIZE, "
     "ALLRANKS_LOCAL_RANK and ALLRANKS_LOCAL_WORLD_SIZE on each process."
 )
+_OTHER_RANKS = ("PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "MVP_COMM_WORLD_RANK", "FLUX_TASK_RANK", "PALS_RANKID")
+_OTHER_SIZES = ("PMI_SIZE", "MV2_COMM_WORLD_SIZE", "MVP_COMM_WORLD_SIZE", "FLUX_JOB_SIZE")
 _AZURE_NAMES = {"pytorch": "azureml-pytorch", "openmpi": "azureml-mpi", "tensorflow": "azureml-tensorflow"}
 
 
@@ -66,11 +68,12 @@ def detect(environ: Environ | None = None) -> Launch:
     """This process's place in its world, from one launcher's variables; a single process when there is none.
 
     In this order: ALLRANKS_RANK and its three sisters, torchrun, horovodrun, TF_CONFIG, RANK and WORLD_SIZE (Azure ML's
-    PyTorch jobs), Open MPI, PMI (MPICH, Intel MPI), MVAPICH, a Slurm step, a Flux job, SageMaker's hosts.
+    PyTorch jobs), Open MPI, a Slurm step. Variables of other launchers (`families.OTHER_LAUNCHERS`) are refused unless
+    one of these gives the same place.
 
     Raises:
         LaunchError: half of a launcher's variables, two launchers that disagree, numbers that contradict each other, or
-            signs of other processes with no launcher that counts them (AZUREML_NODE_COUNT above 1, PMIX_RANK,
+            signs of other processes with no launcher that counts them (AZUREML_NODE_COUNT above 1, PMI_RANK,
             AZ_BATCH_NODE_LIST and its like): a silent single process would be one of several that overwrite each
             other's results.
     """
@@ -80,6 +83,7 @@ def detect(environ: Environ | None = None) -> Launch:
     if node_count is not None and node_count < 1:
         raise LaunchError(f"AZUREML_NODE_COUNT={node_count} has to be at least 1.")
     if not claims:
+        _check_other_launchers(environ, None)
         return _single(environ, node_count)
     if claims[0].launcher == families.OVERRIDE.launcher or _has_fewer_nodes(claims[0], node_count, environ):
         node_count = None  # the explicit word stands above all others, and so does a torchrun that has lost nodes
@@ -87,6 +91,8 @@ def detect(environ: Environ | None = None) -> Launch:
     launch = _launch(claim, node_count, environ)
     for other in claims[1:]:
         _check_agreement(claim, launch, other)
+    if claim.launcher not in {family.launcher for family in families.SOLE_FAMILIES}:
+        _check_other_launchers(environ, launch)
     return launch
 
 
@@ -110,10 +116,6 @@ def _claims(environ: Environ) -> list[LaunchClaim]:
     if not claims and families.SLURM.is_set(environ):
         claim = families.SLURM.read(environ)
         claims.append(replace(claim, local_world_size=_slurm_tasks_per_node(environ)))
-    if not claims and families.FLUX.is_set(environ):
-        claims.append(families.FLUX.read(environ))
-    if not claims and (hosts := read_sagemaker(environ)) is not None:
-        claims.append(hosts)
     return claims
 
 
@@ -122,15 +124,7 @@ def _inner_claims(environ: Environ) -> Iterator[LaunchClaim]:
         yield read_tf_config(environ)
     for family in families.AGREEING_FAMILIES:
         if family.is_set(environ):
-            claim = family.read(environ)
-            # The PMI plugins of Slurm and Flux set PMI_RANK and PMI_SIZE without the local ones: it is their job.
-            if (
-                family is families.PMI
-                and claim.local_rank is None
-                and any(each.is_set(environ) for each in (families.SLURM, families.FLUX))
-            ):
-                continue
-            yield claim
+            yield family.read(environ)
 
 
 def _completed(claim: LaunchClaim, others: Sequence[LaunchClaim]) -> LaunchClaim:
@@ -150,14 +144,28 @@ def _single(environ: Environ, node_count: int | None) -> Launch:
             "node would train alone. Give the job a distribution (type: pytorch, mpi or tensorflow), or start the "
             "script with torchrun or mpirun."
         )
-    if "PMIX_RANK" in environ:
-        names = [name for name in ("PMIX_RANK", "PMIX_NAMESPACE") if name in environ]
-        raise LaunchError(
-            f"{_shown(names, environ)}: PMIx (prterun, prun) has started this process, and does not say how many "
-            f"others there are. {_INSTEAD}"
-        )
     _check_alone_on_azure(environ)
     return Launch(0, 1, 0, 1, 0, 1, "single", LOOPBACK_ADDRESS, main_port(environ))
+
+
+def _check_other_launchers(environ: Environ, launch: Launch | None) -> None:
+    """Refuse variables of a launcher that is not read, unless `launch` has their ranks and sizes.
+
+    Slurm's PMI plugins set PMI_RANK and PMI_SIZE, and an MPI launch of one process per node may be around RANK and
+    WORLD_SIZE.
+    """
+    names = [name for name in sorted(environ) if families.OTHER_LAUNCHERS.fullmatch(name)]
+    if launch is None:
+        foreign = names
+    else:
+        ranks, sizes = {str(launch.rank), str(launch.node_rank)}, {str(launch.world_size), str(launch.num_nodes)}
+        wrong_ranks = [name for name in names if name in _OTHER_RANKS and environ[name] not in ranks]
+        foreign = wrong_ranks + [name for name in names if name in _OTHER_SIZES and environ[name] not in sizes]
+    if foreign:
+        raise LaunchError(
+            f"{_shown(foreign, environ)}: a launcher that allranks does not read has started this process. Azure ML, "
+            f"torchrun, Slurm, Open MPI and horovodrun are read. {_INSTEAD}"
+        )
 
 
 def _check_alone_on_azure(environ: Environ) -> None:
@@ -250,7 +258,7 @@ def _check_agreement(claim: LaunchClaim, launch: Launch, other: LaunchClaim) -> 
     names = ("rank", "world_size", "local_rank", "local_world_size", "role")
     if all(getattr(other, name) in (None, getattr(launch, name)) for name in names):
         return
-    per_node = other.launcher in {family.launcher for family in families.MPI_FAMILIES} and other.local_world_size == 1
+    per_node = other.launcher == families.OPEN_MPI.launcher and other.local_world_size == 1
     if (
         claim.launcher == families.PLAIN_PYTORCH.launcher
         and per_node

@@ -143,5 +143,5 @@ def test_two_plain_mpiruns_at_once_and_a_prterun(tmp_path: Path) -> None:
         assert job.returncode == 0, stderr
         assert sorted(eval(stdout)) == [0, 1, 2, 3]  # noqa: S307
     assert jobs[2].returncode != 0
-    assert "PMIX_RANK=0, PMIX_NAMESPACE=prterun-" in outputs[2][1]
-    assert "does not say how many others there are. Start the script with mpirun" in outputs[2][1]
+    assert "PMIX_RANK=0: a launcher that allranks does not read" in outputs[2][1]
+    assert "horovodrun are read. Start the script with mpirun" in outputs[2][1]
