@@ -30,7 +30,6 @@ sys.path.insert(0, str(ROOT))
 
 from shared.data import Array, Dataset, Index, Statistics  # noqa: E402
 from shared.data.dataset.index import read_index  # noqa: E402
-from shared.data.dataset.shard_cache import ShardCache  # noqa: E402
 from shared.data.dataset.streamed import ShardStreaming, StreamedDataset  # noqa: E402
 from shared.data.write import write_index, write_shard  # noqa: E402
 from shared.models import build_network  # noqa: E402
@@ -54,9 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         small, large = write_rows(folder / "small", ROWS), write_rows(folder / "large", 4 * ROWS)
-        (folder / "cache").mkdir()
         memory, streamed, twice = feed(Dataset.open(small)), feed(stream(small)), feed(stream(small), 2)
-        cached = feed(stream(small, ShardCache(folder / "cache", 10**9)))
         compared = [
             in_turn(
                 f"an epoch of {what}",
@@ -71,7 +68,6 @@ def main() -> None:
             )
             for ours, one in (
                 ("streamed", streamed),
-                ("streamed from the cache", cached),
                 ("streamed, 2 loader_workers", twice),
             )
         ]
@@ -100,9 +96,9 @@ def write_rows(folder: Path, rows: int) -> Path:
     return folder
 
 
-def stream(folder: Path, cache: ShardCache | None = None) -> Dataset:
+def stream(folder: Path) -> Dataset:
     """Open a dataset to be streamed."""
-    return StreamedDataset(folder, read_index(folder), streaming=ShardStreaming(BUFFER_BYTES, 1, cache))
+    return StreamedDataset(folder, read_index(folder), streaming=ShardStreaming(BUFFER_BYTES))
 
 
 def feed(data: Dataset, workers: int = 1) -> BatchFeed:

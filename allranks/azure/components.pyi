@@ -222,7 +222,6 @@ class TrainDdp(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -331,17 +330,13 @@ class TrainDdp(CommandComponent):
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
                 read by so many processes, from 2 on.
@@ -404,7 +399,6 @@ class TrainTorchrun(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -515,17 +509,13 @@ class TrainTorchrun(CommandComponent):
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
                 read by so many processes, from 2 on.
@@ -595,7 +585,6 @@ class TrainFsdp(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -698,17 +687,13 @@ class TrainFsdp(CommandComponent):
                 that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
                 read by so many processes, from 2 on.
@@ -787,7 +772,6 @@ class TrainDeepspeed(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -937,17 +921,13 @@ class TrainDeepspeed(CommandComponent):
                 from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
                 read by so many processes, from 2 on.
@@ -1011,7 +991,6 @@ class TrainLightning(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -1129,17 +1108,13 @@ class TrainLightning(CommandComponent):
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
                 read by so many processes, from 2 on.
@@ -1190,7 +1165,6 @@ class TrainTransformers(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -1266,17 +1240,13 @@ class TrainTransformers(CommandComponent):
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets of
                 language modeling below 256 MB are held in memory and read by none.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
@@ -1337,7 +1307,6 @@ class TrainHorovod(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         pin_memory: Flag = "true",
         prefetch: Whole = 4,
@@ -1447,17 +1416,13 @@ class TrainHorovod(CommandComponent):
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
                 MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
                 read by so many processes, from 2 on.
@@ -1515,7 +1480,6 @@ class TrainHorovodKeras(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -1608,17 +1572,13 @@ class TrainHorovodKeras(CommandComponent):
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
                 pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
@@ -1673,7 +1633,6 @@ class TrainTfMultiworker(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -1767,17 +1726,13 @@ class TrainTfMultiworker(CommandComponent):
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
                 pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.
@@ -1831,7 +1786,6 @@ class TrainTfParameterServer(CommandComponent):
         resume_from: Data | None = None,
         read: Literal["auto", "memory", "random", "streaming"] | Text = "auto",
         shuffle_buffer: Number = 512,
-        cache_gb: Number = 50,
         loader_workers: Whole = 1,
         prefetch: Whole = 4,
         init_timeout: Number = 10,
@@ -1921,17 +1875,13 @@ class TrainTfParameterServer(CommandComponent):
                 (schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start.
             read: How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of
                 them are held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files
-                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, kept in
-                a cache on the node, and mixed in a buffer, in an order of its own that does not depend on the number of
-                GPUs either. Choose it for data on a mount that does not fit into memory.
+                at random, which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in
+                a buffer, in an order of its own that does not depend on the number of GPUs either. Choose it for data
+                on a mount that does not fit into memory.
             shuffle_buffer: For streaming: size of the files whose rows are mixed at a time. Each GPU needs half as much
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            cache_gb: For streaming: the most that each node keeps of the files, so that they travel once; those that
-                were used longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE
-                names, else in TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read
-                where it is.
             loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
                 pictures that are changed at random are read by so many processes, from 2 on.
             prefetch: Batches that the reading threads may be ahead.

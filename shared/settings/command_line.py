@@ -24,13 +24,20 @@ def refusing_once() -> Iterator[None]:
             raise refusal from None
 
 
+_REMOVED = {
+    "--cache-gb": "cache_gb is removed: shards are not copied to the node. Give data the mode download instead.",
+}
+"""What to use instead of an input that is no longer there."""
+
+
 class ArgumentParser(argparse.ArgumentParser):
     """Reads a component's arguments; what is wrong with them is said once, not by each rank."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse: see `refusing_once`."""
+        hints = [hint for flag, hint in _REMOVED.items() if f"{flag} " in message or f"{flag}=" in message]
         with refusing_once():
-            raise Refusal(message)
+            raise Refusal("\n".join([message, *hints]))
         raise AssertionError  # the block above has ended this process
 
 

@@ -92,8 +92,8 @@ class LoaderSettings:
     read: Literal["auto", "memory", "random", "streaming"] = input_port(
         "How rows are read. auto: from memory up to 256 MB, at random from the files beyond. memory: all of them are "
         "held, on the GPU if there is one; encoded pictures as such, on the node. random: from the files at random, "
-        "which a mount of cloud storage is slow at. streaming: whole files one after another, kept in a cache on the "
-        "node, and mixed in a buffer, in an order of its own that does not depend on the number of GPUs either. Choose "
+        "which a mount of cloud storage is slow at. streaming: whole files one after another, mixed in a "
+        "buffer, in an order of its own that does not depend on the number of GPUs either. Choose "
         "it for data on a mount that does not fit into memory.",
         default="auto",
     )
@@ -105,15 +105,6 @@ class LoaderSettings:
         least=0.001,
         most=1_000_000,
         unit="MB",
-        idle=(_NOT_STREAMED,),
-    )
-    cache_gb: float = input_port(
-        "For streaming: the most that each node keeps of the files, so that they travel once; those that were used "
-        "longest ago make room. They lie in the folder that the environment variable ALLRANKS_CACHE names, else in "
-        "TMPDIR. 0 keeps none, and each GPU reads all files. Data on the disk of TMPDIR is read where it is.",
-        default=50,
-        least=0,
-        unit="GB",
         idle=(_NOT_STREAMED,),
     )
     loader_workers: int = input_port(

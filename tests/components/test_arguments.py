@@ -71,6 +71,18 @@ def test_the_command_gives_every_argument_and_no_other(component: Compared) -> N
     assert sorted(flag for flag, _, _ in component.flags) == sorted(component.actions)
 
 
+@pytest.mark.parametrize(("flag", "instead"), [("--cache-gb", "the mode download")])
+def test_an_input_that_is_removed_is_refused_by_name(flag: str, instead: str, tmp_path: Path) -> None:
+    given = {"data": ".", "model": ".", "checkpoints": ".", "metrics": "."}
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    for spelled in ([flag, "5"], [f"{flag}=5"]):
+        refused = run_component("train_ddp", *words, *spelled, folder=tmp_path)
+        assert refused.codes == (2,)
+        assert f"{flag[2:].replace('-', '_')} is removed" in refused.output
+        assert instead in refused.output
+        assert "Traceback" not in refused.output
+
+
 def test_every_port_is_in_the_command(component: Compared) -> None:
     for side in ("inputs", "outputs"):
         for port in component.document[side]:

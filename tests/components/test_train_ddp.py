@@ -109,14 +109,11 @@ def test_a_killed_training_ends_with_the_same_bits(processes: int, few: Path, tm
 
 
 @pytest.mark.slow
-def test_a_streamed_training_is_the_same_on_any_ranks_and_after_a_kill(
-    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Through a cache that holds few of the shards; killed in the middle of epochs, and continued on other ranks."""
-    monkeypatch.setenv("ALLRANKS_CACHE", str(tmp_path / "cache"))
+def test_a_streamed_training_is_the_same_on_any_ranks_and_after_a_kill(few: Path, tmp_path: Path) -> None:
+    """Killed in the middle of epochs, and continued on other ranks."""
     data = write_digits(tmp_path / "data", rows=400, shards=9)
     options = {"epochs": 6, "batch_size": 16, "precision": "fp64", "log_every": 1}
-    streaming = {"read": "streaming", "shuffle_buffer": 0.006, "cache_gb": 0.00001}
+    streaming = {"read": "streaming", "shuffle_buffer": 0.006}
     train(data, tmp_path / "whole", **options, **streaming)
     for number, processes in enumerate((2, 4, 1)):
         with training(

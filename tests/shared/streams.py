@@ -38,9 +38,9 @@ def write_numbered(folder: Path, shard_rows: Sequence[int], *, width: int = 4, f
     return folder
 
 
-def streamed(folder: Path, *, buffer_bytes: int, threads: int = 1, cache: object = None) -> Dataset:
+def streamed(folder: Path, *, buffer_bytes: int, threads: int = 1) -> Dataset:
     """A dataset, opened to be streamed."""
-    streaming = ShardStreaming(buffer_bytes, threads, cache)  # type: ignore[arg-type]
+    streaming = ShardStreaming(buffer_bytes, threads)
     return StreamedDataset(folder, read_index(folder), streaming=streaming)
 
 

@@ -1,4 +1,4 @@
-"""Streaming from a mount as awkward as a blob store: the same rows, with a cache and without, and faults that have a name."""
+"""Streaming from a mount as awkward as a blob store: the same rows, and faults that have a name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from shared.data import Dataset
-from shared.data.dataset.shard_cache import ShardCache
 from shared.data.dataset.streamed import ShardStreaming, StreamedDataset
 from shared.distributed import Refusal
 from shared.training.core.batch_plan import BatchPlan
@@ -31,29 +30,21 @@ def mount(tmp_path: Path) -> Iterator[Path]:
         yield place
 
 
-def from_mount(mount: Path, cache: ShardCache | None) -> Dataset:
+def from_mount(mount: Path) -> Dataset:
     index = Dataset.open(mount / "data").index
-    return StreamedDataset(mount / "data", index, streaming=ShardStreaming(BUFFER, 1, cache, in_place=False))
+    return StreamedDataset(mount / "data", index, streaming=ShardStreaming(BUFFER, 1, in_place=False))
 
 
-def test_the_rows_are_those_of_a_disk_with_a_cache_and_without(mount: Path, tmp_path: Path) -> None:
+def test_the_rows_are_those_of_a_disk(mount: Path, tmp_path: Path) -> None:
     data = streamed(tmp_path / "blob" / "behind" / "data", buffer_bytes=BUFFER)
     expected = rows_of(feed_of(data, PLAN).epoch(1))
-    (tmp_path / "cache").mkdir()
-    assert rows_of(feed_of(from_mount(mount, None), PLAN).epoch(1)) == expected
-    for capacity in (200_000, 10**7, 10**7):  # too small, fetched, and there
-        cache = ShardCache(tmp_path / "cache", capacity)
-        assert rows_of(feed_of(from_mount(mount, cache), PLAN).epoch(1)) == expected
-        assert sum(path.stat().st_size for path in (tmp_path / "cache").glob("*.npy")) <= capacity
+    assert rows_of(feed_of(from_mount(mount), PLAN).epoch(1)) == expected
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_shard_that_stays_broken_is_named(cached: bool, mount: Path, tmp_path: Path) -> None:
+def test_a_shard_that_stays_broken_is_named(mount: Path, tmp_path: Path) -> None:
     broken = tmp_path / "blob" / "behind" / "data" / "train" / "x-00003.npy"
     broken.write_bytes(broken.read_bytes()[:-1])
-    (tmp_path / "cache").mkdir()
-    data = from_mount(mount, ShardCache(tmp_path / "cache", 10**7) if cached else None)
+    data = from_mount(mount)
     with pytest.raises(Refusal, match=r"mount/data/train/x-00003\.npy") as refused:
         rows_of(feed_of(data, PLAN).epoch(0))
     assert "repare the data again" in str(refused.value)
-    assert not list((tmp_path / "cache").glob("*.part"))

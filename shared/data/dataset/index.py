@@ -269,8 +269,6 @@ def shard_from_json(shard: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sh
     if not isinstance(rows, int) or rows < 1:
         raise ValueError(f"a shard claims {rows!r} rows")
     files = {name: ShardFile(_inside(file["path"]), str(file["sha256"])) for name, file in shard["files"].items()}
-    if strange := [file.sha256 for file in files.values() if not file.sha256.isalnum()]:
-        raise ValueError(f"{strange[0]!r} is not a sha256, which names the copy of a shard")
     return Shard(rows, files)
 
 

@@ -305,10 +305,9 @@ class Split:
         self, file: str, number: int, shape: tuple[int, ...], dtype: str, read: FileReader | None = None
     ) -> npt.NDArray[Any]:
         """Map one file of a shard, or read it otherwise, and see that it holds what the index says."""
-        found = self.shards[number].files[file]
-        path, again = self.folder / found.path, "Prepare the data again."
+        path, again = self.folder / self.shards[number].files[file].path, "Prepare the data again."
         try:
-            mapped = read(path, shape, dtype) if read else self._read_file(path, found.sha256, shape, dtype)
+            mapped = read(path, shape, dtype) if read else self._read_file(path, shape, dtype)
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise Refusal(f"{path} cannot be read: {error.strerror or error}. {again}") from error
@@ -322,8 +321,7 @@ class Split:
             raise Refusal(f"{path} holds {mapped.dtype.name} {mapped.shape}; the index says {dtype} {shape}.")
         return mapped
 
-    def _read_file(self, path: Path, sha256: str, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-        del sha256
+    def _read_file(self, path: Path, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
         return map_npy(path, shape, dtype)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from shared.data.dataset.npy_files import is_local, map_npy, read_npy
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
 from shared.data.dataset.reader import Dataset, RowsBetween, Split
-from shared.data.dataset.shard_cache import ShardCache, open_cache
 from shared.data.dataset.shard_order import ShardOrder
 
 _UNORDERED_SHARDS = 4
@@ -36,22 +34,17 @@ class ShardStreaming:
     Attributes:
         buffer_bytes: of the shards whose rows are mixed at a time.
         threads: that fetch shards ahead of their use; 1 or more.
-        cache: where copies are kept on this node; None: nowhere.
         in_place: whether the shards lie on a disk of this node, so that they can be mapped where they are.
     """
 
     buffer_bytes: int
     threads: int = 1
-    cache: ShardCache | None = None
     in_place: bool = True
 
     @classmethod
-    def of_folder(
-        cls, data: Path, buffer_mb: float, threads: int, cache_gb: float, named: str | None
-    ) -> ShardStreaming:
-        """Stream the dataset in a folder; see `open_cache` for the last two."""
-        cache = open_cache(data, cache_gb, named)
-        return cls(int(buffer_mb * 10**6), max(1, threads), cache, is_local(data))
+    def of_folder(cls, data: Path, buffer_mb: float, threads: int) -> ShardStreaming:
+        """Stream the dataset in a folder."""
+        return cls(int(buffer_mb * 10**6), max(1, threads), is_local(data))
 
 
 @dataclass(frozen=True)
@@ -188,11 +181,7 @@ class StreamedSplit(Split):
         del name
         return False
 
-    def _read_file(self, path: Path, sha256: str, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-        """Read a file front to back: a copy on this node's disk is mapped, what lies elsewhere goes into memory."""
-        how = self.streaming
-        local = how.cache.fetch(path, sha256) if how.cache else None
-        if local is not None:
-            with suppress(FileNotFoundError):  # another rank has needed its room before it was mapped
-                return map_npy(local, shape, dtype, whole=True)
-        return map_npy(path, shape, dtype, whole=True) if how.in_place else read_npy(path, shape, dtype)
+    def _read_file(self, path: Path, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+        """Read a file front to back: what lies on this node's disk is mapped, what lies elsewhere goes into memory."""
+        in_place = self.streaming.in_place
+        return map_npy(path, shape, dtype, whole=True) if in_place else read_npy(path, shape, dtype)

@@ -17,9 +17,6 @@ from shared.settings.running import LoaderSettings
 from shared.settings.trainer import TrainerSettings
 from shared.training.core.batch_plan import BatchPlan
 
-CACHE_VARIABLE = "ALLRANKS_CACHE"
-"""Names the folder on a node where shards that are streamed are kept."""
-
 _TRAINERS = {
     "classification": "train_ddp or train_torchrun",
     "regression": "train_ddp or train_torchrun",
@@ -83,9 +80,8 @@ def node_memory() -> float:
 def _opened(folder: Path, loader: LoaderSettings) -> Dataset:
     if loader.read != "streaming":
         return Dataset(folder, read_index(folder), loader.read)
-    index, named = read_index(folder), os.environ.get(CACHE_VARIABLE)
-    streaming = ShardStreaming.of_folder(folder, loader.shuffle_buffer, loader.loader_workers, loader.cache_gb, named)
-    return StreamedDataset(folder, index, streaming=streaming)
+    streaming = ShardStreaming.of_folder(folder, loader.shuffle_buffer, loader.loader_workers)
+    return StreamedDataset(folder, read_index(folder), streaming=streaming)
 
 
 def note_unused(settings: TrainerSettings, data: Dataset, world: World) -> None:
