@@ -178,10 +178,6 @@ class TrainDdp(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
@@ -236,14 +232,6 @@ class TrainDdp(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
                 images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
                 FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
@@ -354,10 +342,6 @@ class TrainTorchrun(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         processes_per_node: Whole = 1,
         architecture: Text = "mlp",
         model_code: Data | None = None,
@@ -414,14 +398,6 @@ class TrainTorchrun(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             processes_per_node: Ranks that torchrun starts on each node; the number of its GPUs.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
                 images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
@@ -539,10 +515,6 @@ class TrainFsdp(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         base_model: Data | None = None,
         layers: Whole = 4,
         width: Whole = 128,
@@ -601,14 +573,6 @@ class TrainFsdp(CommandComponent):
         Args:
             data: A prepared text for language modeling, as "Prepare text" writes it. Its sequence length and its
                 tokenizer are the model's.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             base_model: Folder with a Llama or Mistral to go on from, as transformers' save_pretrained writes it and as
                 the trained model has it in artifacts/model/huggingface: config.json and safetensors, whose sizes are
                 the model's. Prepare the text with its tokenizer. Each GPU reads the parts that it holds. Leave it empty
@@ -711,10 +675,6 @@ class TrainDeepspeed(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
@@ -788,14 +748,6 @@ class TrainDeepspeed(CommandComponent):
         Args:
             data: A prepared dataset: images or a table with classes or with a number to predict, as "Prepare data"
                 writes it, or a text for language modeling, as "Prepare text" writes it.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
                 images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
                 FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
@@ -945,10 +897,6 @@ class TrainLightning(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         architecture: Text = "mlp",
         module: Text | None = None,
         module_arguments: Text | None = None,
@@ -1006,14 +954,6 @@ class TrainLightning(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
                 images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
                 FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
@@ -1132,10 +1072,6 @@ class TrainTransformers(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         base_model: Data | None = None,
         base_config: Data | None = None,
         epochs: Whole = 3,
@@ -1180,14 +1116,6 @@ class TrainTransformers(CommandComponent):
         Args:
             data: A prepared text, as "Prepare text" writes it, for text_classification or for language_modeling.
                 Prepare it with the base model's folder as tokenizer.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             base_model: Folder with the model to go on from: config.json, model.safetensors and tokenizer.json, as
                 save_pretrained writes them. A head for the data's classes is new if the model has none. Leave it empty
                 to begin with random weights.
@@ -1263,10 +1191,6 @@ class TrainHorovod(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
@@ -1322,14 +1246,6 @@ class TrainHorovod(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             architecture: mlp; resnet or vit, small ones for images; resnet18, resnet34, resnet50, vit_s or vit_b for
                 images too; vit_small_patch16 or vit_base_patch16, as weights are published for them; or
                 FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
@@ -1440,10 +1356,6 @@ class TrainHorovodKeras(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
@@ -1493,14 +1405,6 @@ class TrainHorovodKeras(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
                 32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
                 (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
@@ -1593,10 +1497,6 @@ class TrainTfMultiworker(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
@@ -1647,14 +1547,6 @@ class TrainTfMultiworker(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
                 32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
                 (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
@@ -1747,10 +1639,6 @@ class TrainTfParameterServer(CommandComponent):
         self,
         *,
         data: Data,
-        data_2: Data | None = None,
-        data_3: Data | None = None,
-        data_4: Data | None = None,
-        data_weights: Text | None = None,
         architecture: Text = "mlp",
         model_code: Data | None = None,
         initial_model: Data | None = None,
@@ -1800,14 +1688,6 @@ class TrainTfParameterServer(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            data_2: A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of
-                the same shape. Validation, test and the statistics of the rows remain those of data.
-            data_3: A third one.
-            data_4: A fourth one.
-            data_weights: Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as
-                0.7,0.2,0.1, exact to a thousandth. Leave it empty for the proportion of their rows. An epoch has as
-                many rows as all of them together; each dataset is gone through again and again, also across epochs, so
-                that of each every row comes once before any comes twice.
             architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
                 32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
                 (input_shape, num_outputs), channels last, and returns a keras.Model.

@@ -24,8 +24,11 @@ def refusing_once() -> Iterator[None]:
             raise refusal from None
 
 
+_ONE_DATASET = "is removed: a trainer reads one dataset. Put the files of all into one folder, and prepare that."
 _REMOVED = {
     "--cache-gb": "cache_gb is removed: shards are not copied to the node. Give data the mode download instead.",
+    **{f"--data-{number}": f"data_{number} {_ONE_DATASET}" for number in (2, 3, 4)},
+    "--data-weights": f"data_weights {_ONE_DATASET} Repeat files to give them more weight.",
 }
 """What to use instead of an input that is no longer there."""
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 from shared.settings.fields import Idle, input_port, output_port, settings_class
 
-_FURTHER = ("data_2", "data_3", "data_4")
 _NOT_STREAMED = Idle("read is {read}", lambda now: now.values["read"] != "streaming")
 
 
@@ -122,32 +121,6 @@ class LoaderSettings:
     prefetch: int = input_port(
         "Batches that the reading threads may be ahead.", default=4, least=1, most=1024, unit="batches"
     )
-
-
-@settings_class
-class MixtureSettings:
-    """Further datasets that are trained on, and in which proportion."""
-
-    data_2: Path | None = input_port(
-        "A second prepared dataset to train on too, with the same classes, columns or tokenizer and rows of the same "
-        "shape. Validation, test and the statistics of the rows remain those of data.",
-        default=None,
-    )
-    data_3: Path | None = input_port("A third one.", default=None)
-    data_4: Path | None = input_port("A fourth one.", default=None)
-    data_weights: str | None = input_port(
-        "Shares of data, data_2, data_3 and data_4 in the rows that are trained on, such as 0.7,0.2,0.1, exact to a "
-        "thousandth. Leave it empty for the proportion of their rows. An epoch has as many rows as all of them "
-        "together; each dataset is gone through again and again, also across epochs, so that of each every row comes "
-        "once before any comes twice.",
-        default=None,
-        idle=(Idle("there is one dataset", lambda now: all(now.values[name] is None for name in _FURTHER)),),
-    )
-
-    @property
-    def folders(self) -> list[Path]:
-        """Those that are given."""
-        return [folder for folder in (self.data_2, self.data_3, self.data_4) if folder is not None]
 
 
 @settings_class

@@ -8,7 +8,7 @@ from typing import ClassVar
 from shared.settings.augmentation import AugmentationSettings
 from shared.settings.fields import changed_group, input_port, output_port, settings_class
 from shared.settings.network import NetworkSettings
-from shared.settings.running import CheckpointSettings, LoaderSettings, MixtureSettings, ReportSettings, TimeoutSettings
+from shared.settings.running import CheckpointSettings, LoaderSettings, ReportSettings, TimeoutSettings
 from shared.settings.training import (
     LARGEST_SEED,
     BatchSettings,
@@ -24,7 +24,7 @@ class TrainerSettings:
     """The inputs and outputs of every trainer."""
 
     ORDER: ClassVar = (
-        *("data", "mixture", "processes_per_node", "network", "base", "decoder", "loop", "batch", "optimizer"),
+        *("data", "processes_per_node", "network", "base", "decoder", "loop", "batch", "optimizer"),
         *("schedule", "augmentation", "precision", "zero", "parallel", "sharding", "saving", "seed"),
         *("model", "reports", "checkpoints", "metrics", "loader", "timeouts"),
     )
@@ -33,7 +33,6 @@ class TrainerSettings:
     data: Path = input_port(
         'A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to predict.'
     )
-    mixture: MixtureSettings
     loop: LoopSettings
     batch: BatchSettings
     optimizer: OptimizerSettings

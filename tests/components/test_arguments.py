@@ -71,7 +71,10 @@ def test_the_command_gives_every_argument_and_no_other(component: Compared) -> N
     assert sorted(flag for flag, _, _ in component.flags) == sorted(component.actions)
 
 
-@pytest.mark.parametrize(("flag", "instead"), [("--cache-gb", "the mode download")])
+@pytest.mark.parametrize(
+    ("flag", "instead"),
+    [("--cache-gb", "the mode download"), ("--data-2", "into one folder"), ("--data-weights", "Repeat")],
+)
 def test_an_input_that_is_removed_is_refused_by_name(flag: str, instead: str, tmp_path: Path) -> None:
     given = {"data": ".", "model": ".", "checkpoints": ".", "metrics": "."}
     words = [word for name, value in given.items() for word in (f"--{name}", value)]

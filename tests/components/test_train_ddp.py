@@ -133,27 +133,6 @@ def test_a_streamed_training_is_the_same_on_any_ranks_and_after_a_kill(few: Path
     assert "read shard by shard" in other.stderr
 
 
-def test_a_mixture_is_the_same_on_any_ranks_and_after_a_kill(few: Path, tmp_path: Path) -> None:
-    more = write_digits(tmp_path / "more", rows=600, shards=5)
-    options = {"data_2": more, "epochs": 2, "batch_size": 16, "precision": "fp64", "log_every": 1}
-    mixture = {"data_weights": "0.3,0.7", "read": "streaming", "shuffle_buffer": 0.006}
-    train(few, tmp_path / "whole", **options, **mixture)
-    with training(few, tmp_path / "killed", processes=2, **options, **mixture, checkpoint_every=5) as ranks:
-        until = time.monotonic() + 60
-        while len(lines(tmp_path / "killed")) < 52:  # of 43 steps in an epoch
-            assert time.monotonic() < until
-            time.sleep(0.002)
-        ranks[1].kill()
-        finish(ranks, 60)
-    results = train(few, tmp_path / "killed", **options, **mixture, checkpoint_every=5)
-    assert "continuing from" in results[0].stdout
-    assert furthest(weights(tmp_path / "whole"), weights(tmp_path / "killed")) < 1e-12
-    with training(few, tmp_path / "killed", **options, **{**mixture, "data_weights": "0.3"}) as ranks:
-        (refused,) = finish(ranks, 60)
-    assert refused.returncode == 2
-    assert "2 numbers above 0 are needed" in refused.stderr
-
-
 def test_accumulation_and_activation_checkpointing_do_not_change_the_result(few: Path, tmp_path: Path) -> None:
     options = {"epochs": 2, "batch_size": 32, "precision": "fp64", "processes": 2}
     train(few, tmp_path / "plain", **options)

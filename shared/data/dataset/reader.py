@@ -134,10 +134,7 @@ class Split:
         """The same rows, which memory holds if they are few and nobody has said how they are to be read."""
         row_bytes = sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in self.arrays.values())
         few = self.access == "auto" and self.rows * row_bytes <= HELD_SPLIT_BYTES
-        return self._from_memory() if few else self
-
-    def _from_memory(self) -> Split:
-        return replace(self, access="memory")
+        return replace(self, access="memory") if few else self
 
     @property
     def order_name(self) -> int | str:
@@ -151,7 +148,7 @@ class Split:
             ValueError: if not even one batch fits into the rows.
         """
         starts = batch_starts(self.rows, batch_size, start_batch)
-        rows_between = self._places_of_batches(batch_size, seed, epoch)
+        rows_between = self.epoch_places(seed, epoch)
         return (rows_between(start, start + batch_size) for start in starts)
 
     def batches_together(
@@ -159,13 +156,9 @@ class Split:
     ) -> Iterator[RowNumbers]:
         """Give those of `batches` from one to before another, so many at a time: (count or fewer, batch_size)."""
         starts = batch_starts(self.rows, batch_size, start_batch)[: stop_batch - start_batch]
-        rows_between = self._places_of_batches(batch_size, seed, epoch)
+        rows_between = self.epoch_places(seed, epoch)
         together = (starts[first : first + count] for first in range(0, len(starts), count))
         return (rows_between(some[0], some[-1] + batch_size).reshape(-1, batch_size) for some in together)
-
-    def _places_of_batches(self, batch_size: int, seed: int, epoch: int) -> RowsBetween:
-        del batch_size
-        return self.epoch_places(seed, epoch)
 
     def epoch_places(self, seed: int, epoch: int) -> RowsBetween:
         """Give what says which rows come at some places of an epoch; it is asked for one place after the other."""

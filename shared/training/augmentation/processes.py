@@ -38,7 +38,7 @@ def picture_reader(
 ) -> PictureReader:
     """Choose who changes pictures: as many processes as workers, from two on; else the thread that asks.
 
-    A split that is streamed or mixed is read by threads alone: its files are read once for each rank, or by no path.
+    A split that is streamed is read by threads alone: its files are read once for each rank.
     """
     if workers > 1 and type(split) is Split:
         return AugmentationPool(augmentation, split, rank, plan.world_size, workers).read

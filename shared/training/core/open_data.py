@@ -7,7 +7,6 @@ from pathlib import Path
 
 from shared.data import Dataset
 from shared.data.dataset.index import read_index
-from shared.data.dataset.mixture import MixedDataset, read_weights
 from shared.data.dataset.npy_files import is_local
 from shared.data.dataset.streamed import ShardStreaming, StreamedDataset, mean_row_bytes
 from shared.distributed import Refusal, World
@@ -34,11 +33,7 @@ def open_data(
     Raises:
         Refusal: if it is of another task, or too small for one batch.
     """
-    folders = [settings.data, *settings.mixture.folders]
-    opened = [_opened(folder, settings.loader) for folder in folders]
-    data = opened[0]
-    if len(opened) > 1:
-        data = MixedDataset.of(opened, read_weights(settings.mixture.data_weights, len(folders)))
+    data = _opened(settings.data, settings.loader)
     if data.index.task not in tasks:
         raise Refusal(
             f"{settings.data} was prepared for {data.index.task}; this component is for {' and '.join(tasks)}. "
@@ -48,7 +43,7 @@ def open_data(
     if rows < plan.batch_size:
         raise Refusal(f"batch_size {plan.batch_size} is more than the {rows} rows of the train split.")
     note_unused(settings, data, world)
-    for note in filter(None, (slow_reading(one, settings.loader, node_memory()) for one in opened)):
+    if note := slow_reading(data, settings.loader, node_memory()):
         world.note(f"note: {note}")
     return data
 
