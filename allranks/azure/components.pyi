@@ -39,7 +39,7 @@ class PrepareData(CommandComponent):
         self,
         *,
         data: Data | None = None,
-        dataset: Literal["digits", "image_folder", "cifar", "idx", "npy", "csv", "parquet"] | Text = "digits",
+        dataset: Literal["digits", "image_folder", "npy", "csv", "parquet"] | Text = "digits",
         task: Literal["classification", "regression"] | Text = "classification",
         target: Text = "target",
         ignore_columns: Text | None = None,
@@ -65,12 +65,11 @@ class PrepareData(CommandComponent):
         whatever the number of nodes. Data may be larger than memory. Files that cannot be used are named.
 
         Args:
-            data: Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked batches
-                (data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and y.npy with
-                their labels or targets. csv, parquet: one table, in one file or several. Leave empty for digits.
+            data: Folder with your files. image_folder: one folder of images for each class. npy: x.npy with the rows
+                and y.npy with their labels or targets. csv, parquet: one table, in one file or several. Leave empty for
+                digits.
             dataset: What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others
-                read data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept
-                apart.
+                read data. All files are taken together and split anew.
             task: What is predicted: a class, or a number. regression is for csv, parquet and npy.
             target: For csv and parquet: the column that is predicted. Classes are texts or numbers. All other columns
                 are features: numbers, or categories if they hold texts.
@@ -84,10 +83,9 @@ class PrepareData(CommandComponent):
             on_missing: For csv and parquet, when a row lacks a value: fail stops and names file, line and column; skip
                 leaves the row out; impute gives a number the mean of train and a feature that says so, makes a category
                 of its own of missing texts, and leaves out rows that lack the target.
-            image_size: For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then
-                cropped around the centre. Needed when they differ in size.
-            color: For image_folder, cifar and idx: channels of the images, one (grayscale) or three (rgb). auto is rgb
-                for an image_folder, and what the files have for the others.
+            image_size: For image_folder: side in pixels to which images are brought, scaled and then cropped around the
+                centre. Needed when they differ in size.
+            color: For image_folder: channels of the images, one (grayscale) or three (rgb). auto is rgb.
             max_megapixels: Images of more than this many million pixels are bad files. They are not decoded: a small
                 file can unpack to more than the memory holds.
             image_storage: For image_folder: how images are kept. pixels are read fastest, and take a byte for each

@@ -35,13 +35,13 @@ class Settings:
 
     source: SourceSettings = changed_group(
         data=change(
-            "Folder with your files. image_folder: one folder of images for each class. cifar: the unpacked batches "
-            "(data_batch_1 and so on). idx: MNIST's files, gzipped or not. npy: x.npy with the rows and y.npy with "
-            "their labels or targets. csv, parquet: one table, in one file or several. Leave empty for digits."
+            "Folder with your files. image_folder: one folder of images for each class. npy: x.npy with the rows "
+            "and y.npy with their labels or targets. csv, parquet: one table, in one file or several. Leave empty for "
+            "digits."
         ),
         dataset=change(
             "What is read. digits is a built-in sample of 1,797 handwritten digits of 8x8 pixels; the others read "
-            "data. All files are taken together and split anew, so a test batch of CIFAR or MNIST is not kept apart.",
+            "data. All files are taken together and split anew.",
             default="digits",
             choices=tuple(SOURCES),
         ),
@@ -75,15 +75,14 @@ class Settings:
         default="fail",
     )
     image_size: int | None = input_port(
-        "For image_folder, cifar and idx: side in pixels to which images are brought, scaled and then cropped around "
+        "For image_folder: side in pixels to which images are brought, scaled and then cropped around "
         "the centre. Needed when they differ in size.",
         default=None,
         least=1,
         most=4096,
     )
     color: Literal["auto", "grayscale", "rgb"] = input_port(
-        "For image_folder, cifar and idx: channels of the images, one (grayscale) or three (rgb). auto is rgb for an "
-        "image_folder, and what the files have for the others.",
+        "For image_folder: channels of the images, one (grayscale) or three (rgb). auto is rgb.",
         default="auto",
     )
     max_megapixels: int = input_port(

@@ -25,12 +25,15 @@ def refusing_once() -> Iterator[None]:
 
 
 _ONE_DATASET = "is removed: a trainer reads one dataset. Put the files of all into one folder, and prepare that."
+_CONVERT = "is not read: convert the files to dataset npy with the ten lines in docs/data.md."
 _REMOVED = {
+    "argument --dataset: invalid choice: 'cifar'": f"dataset cifar {_CONVERT}",
+    "argument --dataset: invalid choice: 'idx'": f"dataset idx {_CONVERT}",
     "--cache-gb": "cache_gb is removed: shards are not copied to the node. Give data the mode download instead.",
     **{f"--data-{number}": f"data_{number} {_ONE_DATASET}" for number in (2, 3, 4)},
     "--data-weights": f"data_weights {_ONE_DATASET} Repeat files to give them more weight.",
 }
-"""What to use instead of an input that is no longer there."""
+"""What to use instead of an input or choice that is no longer there, by words of the parser's message."""
 
 
 class ArgumentParser(argparse.ArgumentParser):

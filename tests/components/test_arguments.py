@@ -86,6 +86,14 @@ def test_an_input_that_is_removed_is_refused_by_name(flag: str, instead: str, tm
         assert "Traceback" not in refused.output
 
 
+@pytest.mark.parametrize("dataset", ["cifar", "idx"])
+def test_a_format_that_is_removed_is_refused_by_name(dataset: str, tmp_path: Path) -> None:
+    refused = run_component("prepare_data", "--dataset", dataset, "--output-data", tmp_path / "o", folder=tmp_path)
+    assert refused.codes == (2,)
+    assert f"dataset {dataset} is not read: convert" in refused.output
+    assert "Traceback" not in refused.output
+
+
 def test_every_port_is_in_the_command(component: Compared) -> None:
     for side in ("inputs", "outputs"):
         for port in component.document[side]:

@@ -37,20 +37,16 @@ def test_images_of_8x8_in_every_format_that_can_hold_them(tmp_path: Path) -> Non
         color = ("--color", "grayscale") if dataset == "image_folder" else ()
         # The index is the same too: classes, statistics, sha256.
         assert content(prepare(tmp_path / dataset, dataset, "--rows-per-shard", 500, *color)) == expected, dataset
-    samples.write_idx(tmp_path / "zipped", images, labels, zipped=True)
-    assert content(prepare(tmp_path / "zipped", "idx", "--rows-per-shard", 500)) == expected
 
 
 def test_images_of_32x32x3_in_every_format_that_can_hold_them(tmp_path: Path) -> None:
     images, labels = samples.digits()
     images = samples.enlarged(images)
     contents = []
-    for dataset, write in (
-        ("npy", samples.write_npy), ("cifar", samples.write_cifar), ("image_folder", samples.write_image_folder)
-    ):  # fmt: skip
+    for dataset, write in samples.IMAGE_WRITERS.items():
         write(tmp_path / dataset, images, labels)
         contents.append(content(prepare(tmp_path / dataset, dataset)))
-    assert contents[0] == contents[1] == contents[2]
+    assert contents[0] == contents[1]
 
 
 def test_rows_of_64_numbers_in_every_format_that_can_hold_them(tmp_path: Path) -> None:
@@ -73,13 +69,13 @@ def test_rows_of_64_numbers_in_every_format_that_can_hold_them(tmp_path: Path) -
     assert index["columns"] == [f"p{number:02d}" for number in range(64)]
 
 
-@pytest.mark.parametrize("dataset", ["csv", "cifar"])
+@pytest.mark.parametrize("dataset", ["csv", "image_folder"])
 def test_the_number_of_ranks_changes_nothing(tmp_path: Path, dataset: str) -> None:
     images, labels = samples.digits()
     if dataset == "csv":
         samples.write_csv(tmp_path / dataset, images.reshape(-1, 64), labels)
     else:
-        samples.write_cifar(tmp_path / dataset, samples.enlarged(images), labels)
+        samples.write_image_folder(tmp_path / dataset, samples.enlarged(images), labels)
     arguments = ("--rows-per-shard", 300, *(("--task", "regression") if dataset == "csv" else ()))
     contents = [
         content(prepare(tmp_path / dataset, dataset, *arguments, nodes=nodes, processes=processes))

@@ -306,10 +306,6 @@ def _images(kind: str) -> Callable[[Path], None]:
         images, labels = images[:24], labels[:24]
         if kind == "image_folder":
             samples.write_image_folder(folder, images, labels)
-        elif kind == "cifar":
-            samples.write_cifar(folder, samples.enlarged(images), labels)
-        elif kind == "idx":
-            samples.write_idx(folder, images, labels, zipped=True)
         else:
             rows = images if kind == "npy" else images.reshape(24, -1)[:, :12].astype(float)
             {"npy": samples.write_npy, "csv": samples.write_csv, "parquet": samples.write_parquet}[kind](
@@ -388,8 +384,6 @@ TARGETS = {
         Target("yaml", "yaml", _yaml_seeds, _read_yaml, "*.yaml"),
         Target("image_folder", "data", _more_images, prepare("prepare_data", "--dataset", "image_folder", "--image-size", "8")),
         Target("encoded_images", "data", _more_images, prepare("prepare_data", "--dataset", "image_folder", "--image-size", "8", "--store", "encoded", "--on-bad-file", "skip")),
-        Target("cifar", "data", _images("cifar"), prepare("prepare_data", "--dataset", "cifar")),
-        Target("idx", "data", _images("idx"), prepare("prepare_data", "--dataset", "idx")),
         Target("npy", "data", _images("npy"), prepare("prepare_data", "--dataset", "npy")),
         Target("csv", "data", _images("csv"), prepare("prepare_data", "--dataset", "csv", *_TABLE)),
         Target("parquet", "data", _images("parquet"), prepare("prepare_data", "--dataset", "parquet")),

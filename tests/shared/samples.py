@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import pickle
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -30,7 +28,7 @@ def digits() -> tuple[Images, Labels]:
 
 
 def enlarged(images: Images) -> Images:
-    """Grey 8x8 images as CIFAR has its own: 32x32x3, each pixel four times as wide and high, in three channels."""
+    """Grey 8x8 images as 32x32x3, each pixel four times as wide and high, in three channels."""
     return np.ascontiguousarray(images.repeat(4, axis=1).repeat(4, axis=2).repeat(3, axis=3))
 
 
@@ -40,37 +38,6 @@ def write_image_folder(folder: Path, images: Images, labels: Labels) -> None:
         path = folder / str(label) / f"{number:05d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(path)
-
-
-def write_cifar(folder: Path, images: Images, labels: Labels, protocol: int = 2) -> None:
-    """Batches as the authors of CIFAR wrote them, but by Python 3; each of the first four has 400 images."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, start in enumerate(range(0, len(images), 400), start=1):
-        part = slice(start, start + 400)
-        batch = {
-            b"batch_label": b"training batch",
-            b"labels": labels[part].tolist(),
-            b"data": images[part].transpose(0, 3, 1, 2).reshape(-1, 3072),
-            b"filenames": [b"%d.png" % n for n in range(start, start + len(labels[part]))],
-        }
-        (folder / f"data_batch_{number}").write_bytes(pickle.dumps(batch, protocol))
-    meta = {b"label_names": [b"%d" % number for number in range(10)], b"num_vis": 3072}
-    (folder / "batches.meta").write_bytes(pickle.dumps(meta, protocol))
-
-
-def write_idx(folder: Path, images: Images, labels: Labels, *, zipped: bool = False) -> None:
-    """MNIST's two pairs of files; the second half is the test set."""
-    folder.mkdir(parents=True, exist_ok=True)
-    half = len(images) // 2
-    for name, part in (("t10k", slice(0, half)), ("train", slice(half, None))):  # the first name is read first
-        pixels, classes = images[part, ..., 0], labels[part].astype(np.uint8)
-        for kind, array in (("images-idx3", pixels), ("labels-idx1", classes)):
-            content = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
-            path = folder / f"{name}-{kind}-ubyte"
-            if zipped:
-                path.with_name(path.name + ".gz").write_bytes(gzip.compress(content))
-            else:
-                path.write_bytes(content)
 
 
 def write_npy(folder: Path, rows: npt.NDArray[np.generic], labels: Labels) -> None:
@@ -102,7 +69,6 @@ def write_parquet(folder: Path, rows: npt.NDArray[np.generic], labels: Labels) -
 
 IMAGE_WRITERS: Mapping[str, Callable[[Path, Images, Labels], None]] = {
     "image_folder": write_image_folder,
-    "idx": write_idx,
     "npy": write_npy,
 }
 

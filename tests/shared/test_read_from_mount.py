@@ -79,9 +79,6 @@ def zipped(folder: Path) -> None:
 
 WRITERS: dict[str, Callable[[Path], object]] = {
     "image_folder": lambda folder: samples.write_image_folder(folder, *images()),
-    "cifar": lambda folder: samples.write_cifar(folder, *colored()),
-    "idx": lambda folder: samples.write_idx(folder, *images()),
-    "idx zipped": lambda folder: samples.write_idx(folder, *images(), zipped=True),
     "npy": lambda folder: samples.write_npy(folder, *images()),
     "csv": lambda folder: samples.write_csv(folder, *table()),
     "csv zipped": lambda folder: (samples.write_csv(folder, *table()), zipped(folder)),
@@ -92,11 +89,6 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 def images() -> tuple[Any, Any]:
     pixels, labels = samples.digits()
     return pixels[:ROWS], labels[:ROWS]
-
-
-def colored() -> tuple[Any, Any]:
-    pixels, labels = images()
-    return samples.enlarged(pixels), labels
 
 
 def table() -> tuple[Any, Any]:

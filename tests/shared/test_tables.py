@@ -142,8 +142,8 @@ CSV_FAULTS = [
     (b"a,target\n1,\xff\n", {}, "UTF-8", "t.csv"),
     (b"\x89PNG\x00\xff\xfe\n\x01", {}, "cannot be read as text in UTF-8", "t.csv"),
     (f"a,target\n{'1' * 2**21},x\n", {}, "t.csv cannot be read", "t.csv"),
-    (GOOD, {"image_size": 8}, "image_size 8 is for dataset image_folder, cifar and idx", "csv"),
-    (GOOD, {"color": "rgb"}, "color rgb is for dataset image_folder, cifar and idx", "csv"),
+    (GOOD, {"image_size": 8}, "image_size 8 is for dataset image_folder;", "csv"),
+    (GOOD, {"color": "rgb"}, "color rgb is for dataset image_folder;", "csv"),
 ]
 
 

@@ -61,9 +61,7 @@ class ReadBudget:
     header_bytes: int = _limit(2**20, 2**30, "bytes of the line with a CSV file's names, and of a block of rows")
     cell_bytes: int = _limit(2**17, 2**30, "bytes of a cell, where max_megabytes does not allow more")
     json_line_bytes: int = _limit(2**26, 2**30, "bytes of the first line of JSON lines")
-    unpacked_bytes: int = _limit(64 * 2**30, 2**50, "bytes that one gzipped file unpacks to, or IDX file claims")
-    pickle_bytes: int = _limit(2**30, 2**34, "bytes of a CIFAR batch, which is read whole")
-    labels: int = _limit(2**28, 2**40, "labels that an IDX file claims")
+    unpacked_bytes: int = _limit(64 * 2**30, 2**50, "bytes that one gzipped file unpacks to")
 
     def how_to_raise(self, name: str) -> str:
         """The end of a message about a limit: how to raise it, and how far."""

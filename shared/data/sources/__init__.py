@@ -11,9 +11,7 @@ from functools import partial
 from types import MappingProxyType
 
 from shared.data.formats import TABLE_FORMATS
-from shared.data.sources.cifar import open_cifar
 from shared.data.sources.digits import open_digits
-from shared.data.sources.idx import open_idx
 from shared.data.sources.image_folder import ImageFolder
 from shared.data.sources.npy import Npy
 from shared.data.sources.table import open_table
@@ -23,8 +21,6 @@ SOURCES: Mapping[str, Callable[[SourceRequest], ItemSource]] = MappingProxyType(
     {
         "digits": open_digits,
         "image_folder": ImageFolder.open,
-        "cifar": open_cifar,
-        "idx": open_idx,
         "npy": Npy.open,
         **{name: partial(open_table, form=form) for name, form in TABLE_FORMATS.items()},
     }

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.data.sources.stored_images import StoredImages
-from shared.data.write.request import SourceRequest
-from shared.data.write.spool import Spool
+from shared.data.dataset.index import Array
+from shared.data.dataset.order import RowNumbers
+from shared.data.write.request import BadFiles, ItemSource, SourceRequest
 from shared.distributed import Refusal
 
 
-def open_digits(request: SourceRequest) -> StoredImages:
+@dataclass(frozen=True, kw_only=True)
+class Digits(ItemSource):
+    """The images (1797, 8, 8, 1), uint8, in memory."""
+
+    images: npt.NDArray[np.uint8]
+
+    def where(self, item: int) -> str:
+        """Number of an image."""
+        return f"digits, image {item}"
+
+    def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
+        """Images by number."""
+        del bad
+        return self.images[items]
+
+
+def open_digits(request: SourceRequest) -> Digits:
     """Load the UCI test set of handwritten digits; values 0 to 16.
 
     Raises:
@@ -27,9 +45,13 @@ def open_digits(request: SourceRequest) -> StoredImages:
             f"dataset digits is built in and would ignore {request.folder}: "
             "leave data empty, or choose the dataset that your folder holds."
         )
-    table, spool = _table(), Spool((8, 8, 1), "uint8")
-    spool.append(table[:, :64].reshape(-1, 8, 8, 1))
-    return StoredImages.of(request, spool, [("digits", 0)], table[:, 64].astype(np.int64), tuple("0123456789"))
+    table = _table()
+    return Digits(
+        images=table[:, :64].reshape(-1, 8, 8, 1).astype(np.uint8),
+        labels=table[:, 64].astype(np.int64),
+        classes=tuple("0123456789"),
+        array=Array((8, 8, 1), "uint8"),
+    )
 
 
 def _table() -> npt.NDArray[np.float64]:

@@ -23,7 +23,6 @@ from shared.storage import list_entries, retry_transient
 
 _EVERYTHING_TRAINS = DocumentSplitter(seed=0, validation=0, test=0)
 _SHOWN_FILES = 10  # left out, above which only skipped.csv names them
-_FOR_IMAGES = "image_folder, cifar and idx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +154,11 @@ class SourceRequest:
         """Refuse an image size or a colour where it would be ignored."""
         if self.image_size is not None:
             raise Refusal(
-                f"image_size {self.image_size} is for dataset {_FOR_IMAGES}; {self.dataset} has a fixed shape."
+                f"image_size {self.image_size} is for dataset image_folder; {self.dataset} has a fixed shape."
             )
         if self.color != "auto":
             raise Refusal(
-                f"color {self.color} is for dataset {_FOR_IMAGES}; {self.dataset} stays as it is: choose auto."
+                f"color {self.color} is for dataset image_folder; {self.dataset} stays as it is: choose auto."
             )
 
     def refuse_regression(self) -> None:
