@@ -717,7 +717,6 @@ class TrainDeepspeed(CommandComponent):
         offload: Literal["none", "optimizer", "all"] | Text = "none",
         config: Data | None = None,
         on_unsupported: Literal["fail", "replace"] | Text = "fail",
-        autotune: Flag = "false",
         model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         max_shard_gb: Number = 5,
         seed: Whole = 0,
@@ -848,8 +847,6 @@ class TrainDeepspeed(CommandComponent):
             on_unsupported: What to do about settings that this machine cannot follow, such as fp16 without a GPU or an
                 optimizer that cannot be compiled. Fail names them; replace takes what comes nearest, with a warning in
                 the log.
-            autotune: Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with
-                them. The batch size stays as it is. The trials are reported as a table and a page among the metrics.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
             max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
                 write at the same time. In units of 1,000,000,000 bytes.

@@ -32,7 +32,6 @@ _STYLED = (
     "components/compare_models/compare_models.py",
     "shared/cluster/page.py",
     "shared/report/base.html",
-    "shared/training/deepspeed/tuning_report.py",
 )
 """The pages that components write: their snapshots have no file of the tool's, so the style stands in each."""
 

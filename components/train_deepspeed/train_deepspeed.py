@@ -91,10 +91,6 @@ class Settings(DeepSpeedSettings):
             "(schedule constant, warmup_fraction 0), the result is that of a run that had so many from the start."
         )
     )
-    metrics: Path = output_port(
-        "metrics.json with the final numbers and those of each epoch; with autotune also autotuning.json, .csv and "
-        ".html."
-    )
 
 
 def main() -> None:
@@ -120,7 +116,6 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     from shared.training.deepspeed.saving import save_trained_model
     from shared.training.deepspeed.schedule import make_schedule
     from shared.training.deepspeed.state import TrainingSaver
-    from shared.training.deepspeed.tuning import tune_configuration
     from shared.training.torch.evaluation import EvenEvaluation
     from shared.training.torch.feed import BatchFeed, RowReader
     from shared.training.torch.meter import LossMeter
@@ -133,8 +128,6 @@ def train(given: Settings, file: ConfigFile, plan: BatchPlan, world: World) -> b
     data = open_data(given, plan, world, tasks=("classification", "regression", "language_modeling"))
     config, loader = make_configuration(given, file, plan, world), given.loader
     reader = RowReader(data.split("train"), world.device, loader)
-    if given.zero.autotune:
-        config = tune_configuration(config, data, reader, world, add_gradients)
     settings, plan = config.settings, config.plan  # the file has had a say in them
     module, card = make_task_model(settings, data, world, config.build_device(world.device))
     engine = start_engine(module, config, world.device)

@@ -40,11 +40,6 @@ class ZeroSettings:
         "cannot be compiled. Fail names them; replace takes what comes nearest, with a warning in the log.",
         default="fail",
     )
-    autotune: bool = input_port(
-        "Find the ZeRO stage and the rows of a pass that train fastest by short trials, then train with them. The "
-        "batch size stays as it is. The trials are reported as a table and a page among the metrics.",
-        default=False,
-    )
 
 
 @settings_class

@@ -13,7 +13,6 @@ from allranks.local.folders import RunsHome, write_json_file
 from allranks.local.report import write_run_page
 from shared.cluster.page import write_survey
 from shared.cluster.survey import AllReduce, ClusterSurvey, RankPair
-from shared.training.deepspeed.tuning_report import write_tuning_report
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import serving
 from tests.local.support import command, environ, pipeline, step, wait_for
@@ -80,16 +79,12 @@ def test_pages_can_be_read_by_everybody_in_both_schemes_and_on_a_telephone(
 
 
 def test_pages_of_components_can_be_read_by_everybody_too(browser: Chromium, tmp_path: Path) -> None:
-    trial = {"zero_stage": 1, "micro_batch": 8, "accumulation_steps": 2, "memory_mb": 900.0}
-    trials = [trial | {"samples_per_second": speed, "failure": ""} for speed in (10.0, 20.0)]
-    write_tuning_report(tmp_path, {"batch_size": 16, "world_size": 1, "chosen": trials[1], "trials": trials})
     machine = {"rank": 0, "node": 0, "host": "here", "device": {"name": "CPU"}, "infiniband": []}
     survey = ClusterSurvey("gloo", [machine], [RankPair(0, 1, 0.01)], [AllReduce(4, 0.001, 1)], ["one is <slow>"])
     write_survey(tmp_path, survey)
-    for name, dark in (("index.html", True), ("autotuning.html", False)):
-        browser.show((tmp_path / name).as_uri(), width=400, dark=dark)
-        check_page(browser, name)
-        walk_by_tab(browser)
+    browser.show((tmp_path / "index.html").as_uri(), width=400, dark=True)
+    check_page(browser, "index.html")
+    walk_by_tab(browser)
 
 
 def test_the_served_pages_too_and_the_list_leads_to_a_comparison(browser: Chromium, runs: dict[str, Path]) -> None:

@@ -73,7 +73,12 @@ def test_the_command_gives_every_argument_and_no_other(component: Compared) -> N
 
 @pytest.mark.parametrize(
     ("flag", "instead"),
-    [("--cache-gb", "the mode download"), ("--data-2", "into one folder"), ("--data-weights", "Repeat")],
+    [
+        ("--cache-gb", "the mode download"),
+        ("--data-2", "into one folder"),
+        ("--data-weights", "Repeat"),
+        ("--autotune", "compare short runs"),
+    ],
 )
 def test_an_input_that_is_removed_is_refused_by_name(flag: str, instead: str, tmp_path: Path) -> None:
     given = {"data": ".", "model": ".", "checkpoints": ".", "metrics": "."}

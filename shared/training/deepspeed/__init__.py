@@ -1,4 +1,4 @@
-"""What train_deepspeed needs besides what all trainers share: its configuration file, engine, checkpoints, tuning.
+"""What train_deepspeed needs besides what all trainers share: its configuration file, engine, checkpoints.
 
 This module and `config_file` need neither torch nor DeepSpeed: what they refuse is refused before these
 are imported.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, get_args
+from typing import Final
 
 import torch
 from deepspeed.comm.config import CommsLoggerConfig
@@ -70,7 +70,7 @@ UNUSED_KEYS: Final = ("activation_checkpointing", "aio", "checkpoint", "dataload
 
 _ELSEWHERE: Final = "model parallelism is in train_fsdp"
 _REFUSED: Final[Mapping[str, str]] = {
-    "autotuning": "use the input autotune",
+    "autotuning": "compare short runs with other values of zero_stage and accumulation_steps",
     "compile": "use the input compile",
     "torch_autocast": "use fp16 or bf16",
     "data_efficiency": "the order of the rows is the component's",
@@ -85,7 +85,7 @@ _KNOWN: Final = frozenset({*_PLAIN, *UNUSED_KEYS, *_REFUSED, *_MODELS, *_SECTION
 
 
 def find_key_problems(file: ConfigFile) -> Iterator[str]:
-    """What is wrong with the file's keys and with the values that DeepSpeed itself checks, a sentence for each."""
+    """What is wrong with the file's keys, and what DeepSpeed itself says of its values, a sentence for each."""
     removed: Mapping[str, str] = getattr(deepspeed_config, "_REMOVED_TOP_LEVEL_CONFIG_KEYS", {})
     for key, value in file.items():
         if key in removed:
@@ -117,27 +117,13 @@ def _unknown(where: str, value: Mapping[str, object], known: Iterable[str]) -> I
 
 
 def _of_model(where: str, value: Mapping[str, object], model: type[BaseModel]) -> Iterator[str]:
-    """Let the class that DeepSpeed reads a section with say what is wrong with it."""
+    """Give what the class says with which DeepSpeed reads a section."""
     try:
         model(**_without_auto(value))
     except ValidationError as error:
         for detail in error.errors():
-            *path, last = [str(part) for part in detail["loc"]] or [""]
-            place = ".".join([where, *path, last]).rstrip(".")
-            if detail["type"] == "extra_forbidden":
-                yield f"{place} is no key that DeepSpeed knows{suggest_key(last, _names(model, path))}"
-            elif place == f"{ZERO_KEY}.stage":
-                yield f"{place} {detail['input']!r}: has to be 0, 1, 2 or 3"
-            else:
-                yield f"{place} {detail['input']!r}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
-
-
-def _names(model: type[BaseModel], path: Iterable[str]) -> list[str]:
-    """Names of a model's fields, or of those of a model below it."""
-    for step in path:
-        below = [cls for cls in get_args(model.model_fields[step].annotation) if issubclass(cls, BaseModel)]
-        model = below[0] if below else model
-    return [name for known, field in model.model_fields.items() for name in (known, field.alias) if name]
+            place = ".".join([where, *map(str, detail["loc"])])
+            yield f"{place} {detail['input']!r}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
 
 
 def _of_optimizer(found: Mapping[str, object]) -> Iterator[str]:

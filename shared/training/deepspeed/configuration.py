@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -51,11 +51,6 @@ class DeepSpeedConfiguration:
     def build_device(self, device: torch.device) -> torch.device:
         """Where the model is built: in stage 3 beside the GPU, which gets one parameter after the other, and shares."""
         return torch.device("cpu") if self.stage == 3 else device
-
-    def with_split(self, stage: int, plan: BatchPlan) -> DeepSpeedConfiguration:
-        """The same with another stage and another split of the same batch."""
-        settings = replace(self.settings, zero=replace(self.settings.zero, zero_stage=stage))
-        return replace(self, settings=settings, plan=plan)
 
     def document(self, parameters: int) -> dict[str, object]:
         """What `deepspeed.initialize` gets, for a model of so many parameters."""
