@@ -58,7 +58,6 @@ RANK = """
                 work = torch.nn.functional.normalize(work @ work)
                 time.sleep(0)
 
-        engine.reserve(tensors.values())
         begun = time.monotonic()
         train(lambda: time.monotonic() - begun > {seconds})
         for step in range(1, {saves} + 1):

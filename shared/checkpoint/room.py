@@ -1,9 +1,8 @@
 """Saving into storage that is full, or ill for a while: how room is made, and what is said of a save that failed.
 
-A save that finds no room is tried once more, when room has been made: by keeping one checkpoint fewer. Of those that
-are there, the newest that is whole always stays, and so do those that `keep_every` promises: what is removed does not
-come back, and somebody has asked for them. From then on room is made before a save is written, if the storage says
-that it has too little; what it says is believed only after it has been full, since mounts of blob stores say anything.
+A save that finds no room is tried once more, when the oldest checkpoint has been removed. Of those that are there, the
+newest that is whole always stays, and so do those that `keep_every` promises: what is removed does not come back, and
+somebody has asked for them. A save that fails again is counted, and the training goes on.
 """
 
 from __future__ import annotations
@@ -71,32 +70,20 @@ class RoomMaker:
         self._folder, self._every = folder, every
         self._read: Path | None = None  # all bytes of it were right
 
-    def make_room(self, step: int, needed: int, *, always: bool, model: Path | None = None) -> str:
-        """Remove what is left of broken saves, and one checkpoint; its name, or an empty text if none may go.
+    def make_room(self, step: int) -> str:
+        """Remove what is left of broken saves, and one checkpoint; a name of these, or an empty text if none may go.
 
-        Args:
-            step: that is to be saved.
-            needed: bytes; where so many are free nothing is removed.
-            always: whatever the storage says.
-            model: folder of the model, if it is for that: one on another disk needs no room on this one.
+        `step` is to be saved.
         """
-        if (not always and self._has_room(needed)) or not (model is None or _is_beside(model, self._folder)):
-            return ""
         known = checkpoints_newest_first(self._folder)
         broken = [path for path in known if not (path / MANIFEST_FILE).is_file() and step_of(path) != step]
         for path in broken:
             remove_checkpoint(path)
-        if broken and self._has_room(needed):
-            return broken[0].name
         goes = self._find_removable([path for path in known if (path / MANIFEST_FILE).is_file()], step)
         if goes is None:
             return broken[0].name if broken else ""
         remove_checkpoint(goes)
         return goes.name
-
-    def _has_room(self, needed: int) -> bool:
-        free = free_bytes(self._folder)
-        return free is not None and free >= needed
 
     def _find_removable(self, known: list[Path], step: int) -> Path | None:
         """Choose one beside the newest that is whole: what is newer but of no use, else the oldest."""
@@ -112,12 +99,6 @@ class RoomMaker:
         if path != self._read and find_damage(path, whole=True) is None:
             self._read = path
         return path == self._read
-
-
-def _is_beside(one: Path, other: Path) -> bool:
-    """Whether two folders, of which the nearest that are there are looked at, lie on one disk."""
-    disks = {next(place.stat().st_dev for place in (path, *path.parents) if place.exists()) for path in (one, other)}
-    return len(disks) == 1
 
 
 def free_bytes(folder: Path) -> int | None:

@@ -86,18 +86,13 @@ class CheckpointEngine:
         self._found: str | None = None  # which attempt had written last when this start committed for the first time
         self._buffers = StagingBuffers()
         self._room = RoomMaker(folder, self._keep.every)
-        self._is_tight = self._has_said_tight = False  # whether the storage has been full
+        self._has_said_tight = False
         self.failed_saves, self.saved_step = 0, cast("int | None", None)
         self.failure: FailedSave | None = None
         self._unsaved: _Save | None = None  # what the last failure has left in the buffers
-        self._last: _Save | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._stall = self._writing = 0.0
-
-    def reserve(self, like: Iterable[Any]) -> None:
-        """Begin to get the memory that copies of such tensors or arrays need; the first save then waits for none."""
-        self._buffers.reserve(like)
 
     def save(self, step: int, parts: Iterable[ShardPart], state: object, own: object | None = None) -> None:
         """Begin to save a step: when this returns, what is given may change.
@@ -123,7 +118,6 @@ class CheckpointEngine:
         if self._world is not None and self._channel is None:
             self._channel = self._world.open_channel(_CHANNEL)
         # A daemon: a process that fails ends without waiting for its storage.
-        self._last = save
         self._thread = threading.Thread(target=self._run, args=(save,), name="checkpoint", daemon=True)
         self._thread.start()
         self._stall = time.perf_counter() - began
@@ -159,14 +153,6 @@ class CheckpointEngine:
             self.check()
         return self.failure
 
-    def clear_for_model(self, model: Path) -> None:
-        """Make room for the trained model, which is no larger than a checkpoint, where storage has been full before.
-
-        Every rank calls this when it has finished; `model` is its folder.
-        """
-        if self._is_tight and self._last is not None and self._make_room(self._last, always=False, model=model):
-            self._say(f"warning: {self._folder} keeps one checkpoint fewer, so that there is room for the model")
-
     def close(self) -> None:
         """Wait, and end what the engine has with the other ranks."""
         self.wait()
@@ -189,13 +175,9 @@ class CheckpointEngine:
 
     def _write(self, save: _Save) -> None:
         self._buffers.wait_until_copied()
-        if self._is_tight:
-            self._make_room(save, always=False)
         failure = self._try_once(save)
-        if failure is not None and failure.full:
-            self._is_tight = True
-            if self._make_room(save, always=True):
-                failure = self._try_once(save)
+        if failure is not None and failure.full and self._make_room(save):
+            failure = self._try_once(save)
         self._note_outcome(save, failure)
 
     def _try_once(self, save: _Save) -> FailedSave | None:
@@ -241,22 +223,21 @@ class CheckpointEngine:
         needed = sum(size for *_, size in collected)
         return describe_failure(self._folder, save.step, said, needed, full=full)
 
-    def _make_room(self, save: _Save, *, always: bool, model: Path | None = None) -> bool:
-        """Let rank 0 remove what may go, before any rank writes, for a checkpoint or the model; whether it has."""
+    def _make_room(self, save: _Save) -> bool:
+        """Let rank 0 remove the oldest checkpoint that may go; whether it has."""
         if self._channel is None:
-            removed = self._room.make_room(save.step, save.size, always=always, model=model)
+            removed = self._room.make_room(save.step)
         else:
-            sizes = self._channel.collect(save.size, f"sizes of step {save.step}", self._timeout)
             removed = self._channel.once(
-                lambda: self._room.make_room(save.step, sum(sizes or ()), always=always, model=model),
+                lambda: self._room.make_room(save.step),
                 name=f"room for step {save.step}", scope="job", timeout=self._channel.solo_timeout,
             )  # fmt: skip
-        if removed and model is None and not self._has_said_tight:
+        if removed and not self._has_said_tight:
             self._has_said_tight = True
             self._say(
-                f"warning: {self._folder} has no room for one more checkpoint: {removed} was removed before that of "
-                f"step {save.step} was written. To keep {self._keep.newest}, room for {self._keep.newest + 1} is "
-                "needed; while there is less, one fewer is kept"
+                f"warning: {self._folder} has no room for one more checkpoint: {removed} was removed for that of step "
+                f"{save.step}. To keep {self._keep.newest}, room for {self._keep.newest + 1} is needed; while there is "
+                "less, one fewer is kept"
             )
         return bool(removed)
 

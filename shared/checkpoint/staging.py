@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
-import threading
-from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from shared.checkpoint.pieces import ShardPart
-from shared.tensors import bytes_of, is_torch
+from shared.tensors import is_torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +42,10 @@ class StagingBuffers:
 
     def __init__(self) -> None:
         self._buffers: dict[str, tuple[BufferForm, Any]] = {}
-        self._reserved: defaultdict[BufferForm, list[Any]] = defaultdict(list)
-        self._reserving: threading.Thread | None = None
         self._copied: list[Any] = []
-
-    def reserve(self, like: Iterable[Any]) -> None:
-        """Begin to get memory for copies of such tensors or arrays, behind the caller; what is not needed is let go.
-
-        Without this the first `stage` asks for it, and the training stands still for as long as all further ones take
-        together, or longer.
-        """
-        forms = [BufferForm.of_copy(values) for values in like]
-        if forms:
-            self._reserving = threading.Thread(target=self._allocate, args=(forms,), name="staging", daemon=True)
-            self._reserving.start()
 
     def stage(self, parts: Iterable[ShardPart]) -> list[ShardPart]:
         """Copy pieces; what was staged before is overwritten."""
-        if self._reserving is not None:
-            self._reserving.join()
-            self._reserving = None
         self._copied.clear()
         staged, kept, devices = [], {}, set()
         for part in parts:
@@ -74,7 +54,6 @@ class StagingBuffers:
             if form.locked:
                 devices.add(part.values.device)
         self._buffers = kept
-        self._reserved.clear()
         self._copied = [_copied_on(device) for device in devices]
         return staged
 
@@ -83,13 +62,6 @@ class StagingBuffers:
         for event in self._copied:
             event.synchronize()
 
-    def _allocate(self, forms: list[BufferForm]) -> None:
-        with suppress(MemoryError, RuntimeError):  # the save asks again, and says it where somebody hears of it
-            for form in forms:
-                buffer = form.allocate()
-                _touch_pages(buffer)
-                self._reserved[form].append(buffer)
-
     def _copy(self, part: ShardPart) -> tuple[BufferForm, Any]:
         import numpy as np
 
@@ -97,18 +69,11 @@ class StagingBuffers:
         form = BufferForm.of_copy(values)
         known, buffer = self._buffers.get(part.name, (form, None))
         if buffer is None or known != form:
-            buffer = self._reserved[form].pop() if self._reserved[form] else form.allocate()
+            buffer = form.allocate()
         if is_torch(values):
             return form, buffer.copy_(values, non_blocking=True)
         np.copyto(buffer, values)
         return form, buffer
-
-
-def _touch_pages(buffer: Any) -> None:
-    """Write to each page: the system gives it only then. By NumPy, which lets the training compute meanwhile."""
-    import numpy as np
-
-    np.frombuffer(bytes_of(buffer), np.uint8)[:: mmap.PAGESIZE] = 0
 
 
 def _copied_on(device: Any) -> Any:

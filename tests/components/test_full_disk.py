@@ -139,16 +139,6 @@ def test_a_model_that_finds_no_room_fails_the_training(digits: Path, tmp_path: P
     assert "Traceback" not in said(results)
 
 
-def test_a_checkpoint_makes_room_for_the_model(digits: Path, tmp_path: Path) -> None:
-    data, options = arranged("train_ddp", digits, tmp_path)
-    with small_disk(tmp_path / "disk", int(2.2 * CHECKPOINT)) as disk:
-        further = {"model": disk / "model", "checkpoints": disk / "c"}
-        results = run_launched("train_ddp", data, tmp_path / "out", {**options, **further})
-        assert steps_in(disk / "c") == [16]
-        assert weights(disk)
-    assert "keeps one checkpoint fewer, so that there is room for the model" in said(results)
-
-
 def test_a_checkpoint_of_the_users_own_that_finds_no_room_costs_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -101,23 +99,6 @@ def test_what_is_saved_is_what_it_was_when_the_save_began(tmp_path: Path) -> Non
         tensors, saved = reading.load_checkpoint(path)
         assert bool((tensors["w"] == int(path.name[5:])).all())
         assert saved == {"step": int(path.name[5:])}
-
-
-def test_a_first_save_whose_memory_was_reserved_asks_the_system_for_none(tmp_path: Path) -> None:
-    given = {"torch": torch.ones(10_000_000), "numpy": np.ones((3, 5)), "scalar": torch.ones(()), "none": torch.ones(0)}
-    engine = engine_in(tmp_path)
-    engine.reserve([*given.values(), torch.ones(7)])
-    for thread in threading.enumerate():
-        if thread.name == "staging":
-            thread.join()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    engine.save(1, [ShardPart.whole(name, values) for name, values in given.items()], {})
-    pages = given["torch"].nbytes // resource.getpagesize()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < pages / 4
-    engine.close()
-    tensors, _ = reading.load_checkpoint(tmp_path / "step-00000001")
-    assert {name: values.shape for name, values in tensors.items()} == {n: v.shape for n, v in given.items()}
-    assert all(bool((values == 1).all()) for values in tensors.values())
 
 
 def take_steps(engine: saving.CheckpointEngine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -150,14 +150,6 @@ class CheckpointSaver(ABC):
         Raises:
             Refusal: if a weight is not finite: such a checkpoint would only hide the whole one before it.
         """
-
-    def reserve(self) -> None:
-        """Begin to get the memory that the first save copies into; after a step, when the optimizer has its state."""
-        self.writer.reserve(self.checkpoint_tensors())
-
-    def checkpoint_tensors(self) -> Iterable[Any]:
-        """Give tensors or arrays like those that this rank keeps in a checkpoint, as far as they are known."""
-        return ()
 
     def weight_digests(self) -> list[tuple[str, str]]:
         """Give name and digest of each weight that trains and that all ranks have whole; none where they have parts."""

@@ -57,7 +57,7 @@ class TrainingRun:
         self._validation_seconds: float | None = None
         self._speed: list[float] = []
         self._stalls: list[float] = []
-        self._reserved = self._is_finished = False
+        self._is_finished = False
         self._unreported: dict[str, float] = {}
         self._meter, self._throughput, self._times = meter, throughput, TimeReport(world, groups)
         self._open = ExitStack()
@@ -111,9 +111,6 @@ class TrainingRun:
         at, every = self.at, self._settings.checkpoints.checkpoint_every
         at.step += 1
         at.batch += 1
-        if not self._reserved:
-            self._reserved = True
-            self._saver.reserve()
         save, stop = every > 0 and at.step % every == 0, self._meter.stop.is_last()
         last_of_epoch = at.batch == self._steps_per_epoch or at.step == self._schedule.steps
         if not save and not stop and at.step % self._settings.reports.log_every and not last_of_epoch:
@@ -191,7 +188,6 @@ class TrainingRun:
         if self._saved != self.at.step:
             self._save()
         self._saver.finish()
-        self._saver.writer.clear_for_model(self._settings.model)
         self._is_finished = True
         if not self._world.is_main:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -52,12 +52,6 @@ class TrainingSaver(CheckpointSaver):
         return [
             (one.path, hashlib.sha256(np.asarray(one.numpy(), order="C").tobytes()).hexdigest()) for one in variables
         ]
-
-    def checkpoint_tensors(self) -> Iterable[np.ndarray[Any, Any]]:
-        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
-        variables = [*self.model.weights, *self.optimizer.variables] if self.world.is_main else []
-        # Of their shapes, but without memory: the values may lie on a server.
-        return (np.broadcast_to(np.zeros((), one.dtype), tuple(one.shape)) for one in variables)
 
     def _parts(self, weights: Mapping[str, Any]) -> Iterator[ShardPart]:
         for name, array in weights.items():

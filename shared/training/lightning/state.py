@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
@@ -138,15 +137,6 @@ class TrainingSaver(DeferringSaver, Callback):
     def weight_digests(self) -> list[tuple[str, str]]:
         """Give a digest of each weight; see `CheckpointSaver`."""
         return weight_digests(cast("Trainer", self._trainer).lightning_module)
-
-    def checkpoint_tensors(self) -> Iterable[torch.Tensor]:
-        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
-        trainer = self._trainer
-        if trainer is None or not self.world.is_main:
-            return ()
-        states = [entry for optimizer in trainer.optimizers for entry in optimizer.state.values()]
-        values = [*trainer.lightning_module.state_dict().values(), *(one for state in states for one in state.values())]
-        return (one for one in values if isinstance(one, torch.Tensor))
 
     def _write(self, position: TrainingPosition) -> None:
         """Let Lightning gather a checkpoint, for which it asks in `on_save_checkpoint`, and write it."""

@@ -56,10 +56,6 @@ class PartsSaver(CheckpointSaver):
         restore_random_state(saved, self.world)
         return state
 
-    def checkpoint_tensors(self) -> Iterable[torch.Tensor]:
-        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
-        return (part.values for part in self._parts())
-
     @abstractmethod
     def _parts(self) -> Iterator[ShardPart]:
         """Give what this rank answers for."""

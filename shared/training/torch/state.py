@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -51,10 +51,6 @@ class TrainingSaver(CheckpointSaver):
     def weight_digests(self) -> list[tuple[str, str]]:
         """Give a digest of each weight; see `CheckpointSaver`."""
         return weight_digests(self.module)
-
-    def checkpoint_tensors(self) -> Iterable[torch.Tensor]:
-        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
-        return self._content(TrainingPosition())[0].values() if self.world.is_main else ()
 
     def _content(self, position: TrainingPosition) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Give what the ranks have in common: tensors, and everything else."""

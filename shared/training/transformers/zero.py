@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -73,10 +73,6 @@ class ZeroSaver(TrainerSaver):
     def weight_digests(self) -> list[tuple[str, str]]:
         """Give a digest of each weight; see `CheckpointSaver`."""
         return self._engine_saver().weight_digests()
-
-    def checkpoint_tensors(self) -> Iterable[Any]:
-        """Give those like the ones of this rank's part of a checkpoint; see `CheckpointSaver`."""
-        return self._engine_saver().checkpoint_tensors()
 
     def _engine(self) -> DeepSpeedEngine:
         return cast("DeepSpeedEngine", self.trainer.model_wrapped)
