@@ -1,54 +1,35 @@
-"""What strikes a run, whom and when: ``[STEP:]rank=1@step=40``, and how that is written and read."""
+"""Faults of a drill: how ``[STEP:]rank=1@step=40`` is read, and which processes of a step a fault strikes."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from allranks.errors import UsageError
+from allranks.local import processes
 from allranks.local.plan import PlannedStep
+from allranks.local.resources.owners import owner_by_variables
+from allranks.local.resources.usage import read_variables
 from allranks.wording import with_count
 
-KILL, STOP, SLOW, FULL_DISK = "kill", "stop", "slow", "full-disk"
-RANK, NODE, LAUNCHER, ENGINE, ALL = "rank", "node", "launcher", "engine", "all"
-AT_STEP, AT_SECONDS, AT_SHARE, AT_CHECKPOINT, AT_SAVE = "step", "seconds", "share", "checkpoint", "save"
+KILL, STOP = "kill", "stop"
+RANK, NODE, ENGINE = "rank", "node", "engine"
+AT_STEP, AT_SECONDS, AT_SHARE = "step", "seconds", "share"
 
-MOMENTS = (
-    "step=40 (a step of the training), 10s, 50% (of the undisturbed time), checkpoint (after one), save (during one)"
+_HINT = (
+    "WHEN is step=40 (of the training, from 1), 10s, or 50% (of the undisturbed time, below 100%). "
+    "For example: --{0} rank=1@step=40, or where several steps have ranks --{0} train:node=1@10s."
 )
-_EXAMPLE = "For example: --{} rank=1@step=40, or where several steps have ranks --{} train:node=1@10s."
-_SLOW_EXAMPLE = "For example: --slow rank=1:10x, or --slow train:rank=1:3x@10s."
-_NUMBER = r"\d{1,9}(?:\.\d{1,3})?"
 _FAULT = re.compile(
-    rf"(?:(?P<step>[A-Za-z_][\w.\-]*):)?(?:(?P<victim>rank|node|launcher)=(?P<number>\d{{1,6}})|(?P<engine>engine))"
-    rf"(?::(?P<factor>{_NUMBER})x)?(?:@(?P<when>\S+))?"
+    r"(?:(?P<where>[A-Za-z_][\w.\-]*):)?(?:(?P<victim>rank|node)=(?P<number>\d{1,6})|engine)"
+    r"@(?:step=(?P<step>0*[1-9]\d{0,14})|(?P<seconds>\d{1,9}(?:\.\d{1,3})?)s|(?P<share>\d{1,2}(?:\.\d{1,3})?)%)"
 )
-_MOMENT = re.compile(
-    rf"step=(?P<at>\d{{1,15}})|(?P<seconds>{_NUMBER})s|(?P<share>{_NUMBER})%|(?P<name>checkpoint|save)"
-)
-_FULL_DISK = re.compile(rf"(?:(?P<step>[A-Za-z_][\w.\-]*):)?(?P<seconds>{_NUMBER})s@(?P<when>\S+)")
-_LAUNCHERS = re.compile(
-    r"(?<![\w.-])(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate +launch|mpirun|mpiexec)(?![\w.-])"
-)
-_MOST_FACTOR = 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class FaultMoment:
-    """When a fault strikes.
-
-    Attributes:
-        kind: one of the ``AT_`` above.
-        value: the step, the seconds since the step of the pipeline began, or per cent of its undisturbed time.
-    """
-
-    kind: str
-    value: float = 0.0
-
-    def __str__(self) -> str:
-        written = {AT_STEP: f"step={self.value:g}", AT_SECONDS: f"{self.value:g}s", AT_SHARE: f"{self.value:g}%"}
-        return written.get(self.kind, self.kind)
+_SHELLS = ("bash", "sh", "dash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,98 +37,45 @@ class DrillFault:
     """One fault.
 
     Attributes:
-        action: ``kill`` (SIGKILL), ``stop`` (SIGSTOP), ``slow``, or ``full-disk``.
-        victim: ``rank``, ``node`` (all processes of an emulated one), ``launcher`` (what has started a node's ranks),
-            ``engine`` (what runs the pipeline), or ``all``.
+        action: ``kill`` (SIGKILL) or ``stop`` (SIGSTOP).
+        victim: ``rank``, ``node`` (all processes of an emulated one), or ``engine`` (what runs the pipeline).
         number: of the rank or the node, from 0.
+        kind: of the moment, one of the ``AT_`` above.
+        value: the step, the seconds since the step of the pipeline began, or per cent of its undisturbed time.
         step: the step of the pipeline; empty for the only one that it can be.
-        factor: how many times slower a rank or node becomes.
-        seconds: for which the disk is full.
-        corrupts: whether a byte of the newest checkpoint is flipped before the step is started again.
     """
 
     action: str
     victim: str
     number: int
-    moment: FaultMoment
+    kind: str
+    value: float
     step: str = ""
-    factor: float = 1.0
-    corrupts: bool = False
-    seconds: float = 0.0
-
-    @property
-    def ends_attempt(self) -> bool:
-        """Whether the step has to be started again after it."""
-        return self.action in (KILL, STOP)
 
     def __str__(self) -> str:
         who = self.victim if self.victim == ENGINE else f"{self.victim}={self.number}"
-        who = f"{self.seconds:g}s" if self.action == FULL_DISK else who
-        factor = f":{self.factor:g}x" if self.action == SLOW else ""
-        return f"{self.step}{':' if self.step else ''}{who}{factor}@{self.moment}"
-
-    @property
-    def words(self) -> str:
-        """``kill train:rank=1@step=40, corrupt``."""
-        return f"{self.action} {self}{', corrupt' if self.corrupts else ''}"
+        moment = {AT_STEP: f"step={self.value:g}", AT_SECONDS: f"{self.value:g}s", AT_SHARE: f"{self.value:g}%"}
+        return f"{self.step}{':' if self.step else ''}{who}@{moment[self.kind]}"
 
 
 def parse_fault(action: str, text: str) -> DrillFault:
-    """Read ``[STEP:]WHAT[@WHEN]``, or of what becomes slow ``[STEP:]WHAT:FACTORx[@WHEN]``.
+    """Read ``[STEP:]WHAT@WHEN``.
 
     Args:
-        action: ``kill``, ``stop`` or ``slow``.
+        action: ``kill`` or ``stop``.
         text: as it was typed.
 
     Raises:
         UsageError: it is not written so, or the action cannot happen to it.
     """
-    example = _SLOW_EXAMPLE if action == SLOW else _EXAMPLE.format(action, action)
     match = _FAULT.fullmatch(text)
     if match is None:
-        rule = "[STEP:]rank=N:FACTORx[@WHEN]" if action == SLOW else "[STEP:]rank=N@WHEN or node=N@WHEN"
-        rule += ", launcher=N@WHEN, engine@WHEN" if action == KILL else ""
-        raise UsageError(f"--{action} {text!r} is not {rule}.", example)
-    victim = ENGINE if match["engine"] else match["victim"]
-    if victim in (ENGINE, LAUNCHER) and action != KILL:
-        raise UsageError(f"--{action} {text!r}: the {victim} can only be killed.", "Choose rank=N or node=N.")
-    if (match["factor"] is not None) != (action == SLOW):
-        what = "lacks how many times slower" if action == SLOW else "has a factor, which only --slow takes"
-        raise UsageError(f"--{action} {text!r} {what}.", example)
-    factor = float(match["factor"] or 1)
-    if action == SLOW and not 1 < factor <= _MOST_FACTOR:
-        raise UsageError(f"--slow {text!r}: {factor:g} times is not more than 1 and at most {_MOST_FACTOR:g}.", example)
-    if match["when"] is None and action != SLOW:
-        raise UsageError(f"--{action} {text!r} does not say when.", f"Add @ and one of {MOMENTS}.")
-    moment = _parse_moment(action, text, match["when"] or "0s")
-    return DrillFault(action, victim, int(match["number"] or 0), moment, match["step"] or "", factor)
-
-
-def parse_full_disk(text: str) -> DrillFault:
-    """Read ``[STEP:]SECONDSs@WHEN``: how long the disk is full, and from when on; raises UsageError."""
-    match = _FULL_DISK.fullmatch(text)
-    if match is None or float(match["seconds"]) == 0:
-        example = "For example: --full-disk 5s@step=40, or --full-disk train:5s@50%."
-        raise UsageError(f"--full-disk {text!r} is not [STEP:]SECONDSs@WHEN.", example)
-    moment = _parse_moment(FULL_DISK, text, match["when"])
-    return DrillFault(FULL_DISK, ALL, 0, moment, match["step"] or "", seconds=float(match["seconds"]))
-
-
-def _parse_moment(action: str, text: str, when: str) -> FaultMoment:
-    match = _MOMENT.fullmatch(when)
-    if match is None:
-        raise UsageError(f"--{action} {text!r}: {when!r} is no moment.", f"The moments are {MOMENTS}.")
-    if match["at"] is not None:
-        if int(match["at"]) == 0:
-            raise UsageError(f"--{action} {text!r}: steps are counted from 1.", "Before the first: @0s.")
-        return FaultMoment(AT_STEP, float(match["at"]))
-    if match["seconds"] is not None:
-        return FaultMoment(AT_SECONDS, float(match["seconds"]))
-    if match["share"] is not None:
-        if float(match["share"]) >= 100:
-            raise UsageError(f"--{action} {text!r}: at {when} the step has ended.", "Choose less than 100%.")
-        return FaultMoment(AT_SHARE, float(match["share"]))
-    return FaultMoment(match["name"])
+        rule = f"[STEP:]rank=N@WHEN or node=N@WHEN{', or engine@WHEN' if action == KILL else ''}"
+        raise UsageError(f"--{action} {text!r} is not {rule}.", _HINT.format(action))
+    victim, kind = match["victim"] or ENGINE, match.lastgroup or ""
+    if victim == ENGINE and action != KILL:
+        raise UsageError(f"--{action} {text!r}: the engine can only be killed.", "Choose rank=N or node=N.")
+    return DrillFault(action, victim, int(match["number"] or 0), kind, float(match[kind]), match["where"] or "")
 
 
 def place_fault(fault: DrillFault, steps: Mapping[str, PlannedStep], asked: Sequence[str] = ()) -> DrillFault:
@@ -156,37 +84,105 @@ def place_fault(fault: DrillFault, steps: Mapping[str, PlannedStep], asked: Sequ
     Raises:
         UsageError: it could be several steps, the step has no such rank or node, or its ranks cannot be struck here.
     """
-    name = fault.step or step_to_strike(steps, asked, fault)
+    name = fault.step or _step_to_strike(steps, asked, fault)
     step, option = steps.get(name), f"--{fault.action} {fault}"
     if step is None:
         raise UsageError(f"{option}: {name!r} is no step.", f"The steps are {', '.join(steps)}.")
     if step.kind in ("sweep", "if_else"):
         what = "its trials are steps of their own" if step.kind == "sweep" else "it runs nothing"
         raise UsageError(f"{option}: {name} is of the kind {step.kind}: {what}.", "Choose a step that has ranks.")
-    if fault.victim == LAUNCHER and not has_launcher(step):
-        what = "nothing but the engine starts its ranks: neither mpirun, nor a torchrun in its command"
-        raise UsageError(f"{option}: {name} has no launcher of its own, {what}.", "Choose rank=N, node=N or engine.")
-    count = {RANK: step.ranks + step.parameter_servers, NODE: step.nodes, LAUNCHER: step.nodes}.get(fault.victim)
+    count = {RANK: step.ranks + step.parameter_servers, NODE: step.nodes}.get(fault.victim)
     if count is not None and fault.number >= count:
-        more = f"--scale {name}=NODESxPROCESSES gives it others."
-        raise UsageError(f"{option}: {name} has {with_count(count, fault.victim)}, counted from 0.", more)
+        what = f"{name} has {with_count(count, fault.victim)}, counted from 0"
+        raise UsageError(f"{option}: {what}.", f"--scale {name}=NODESxPROCESSES gives it others.")
     return replace(fault, step=name)
 
 
-def has_launcher(step: PlannedStep) -> bool:
-    """Whether the ranks of a step are started by a program of their own on each node: mpirun, or one in its command."""
-    return step.distribution == "mpi" or bool(_LAUNCHERS.search(step.component.command))
-
-
-def step_to_strike(steps: Mapping[str, PlannedStep], asked: Sequence[str] = (), fault: DrillFault | None = None) -> str:
+def _step_to_strike(steps: Mapping[str, PlannedStep], asked: Sequence[str], fault: DrillFault) -> str:
     """The only step that there is, that was asked for, or that has several ranks; raises UsageError without one."""
     ranked = [name for name, step in steps.items() if step.ranks > 1]
     named = next((names for names in (list(steps), list(asked), ranked) if len(names) == 1), None)
-    if named is None and fault is None:
-        raise UsageError(f"it could be several steps: {', '.join(steps)}.", "Name one: --steps STEP.")
-    if named is None and fault is not None:
+    if named is None:
         example = replace(fault, step=(ranked or list(steps))[0])
         message = f"--{fault.action} {fault} names no step, and it could be several."
         raise UsageError(message, f"Write --{fault.action} {example}. Steps: {', '.join(steps)}.")
-    assert named is not None  # noqa: S101 both cases are above
     return named[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RankProcess:
+    """A process of a step; ``rank`` is None of one that has started the ranks, such as mpirun or torchrun's agent."""
+
+    pid: int
+    parent: int
+    rank: int | None
+    is_shell: bool
+
+
+def processes_of(run_id: str) -> list[RankProcess]:
+    """The processes whose variables have this id of a step's job, zombies aside."""
+    found = []
+    for pid in processes.every_pid():
+        variables, fields = read_variables(pid), processes.stat_fields(pid)
+        owner = owner_by_variables(variables)
+        if owner is not None and variables["AZUREML_RUN_ID"] == run_id and len(fields) > 1 and fields[0] != b"Z":
+            found.append((pid, int(fields[1]), owner))
+    # Under torchrun the variables of Azure ML name the agent, and those of torchrun its ranks.
+    by_agent = any(owner.by_torchrun for _, _, owner in found)
+    return [
+        RankProcess(pid, parent, owner.rank if owner.by_torchrun or not by_agent else None, _is_shell(pid))
+        for pid, parent, owner in found
+    ]
+
+
+def _is_shell(pid: int) -> bool:
+    """Whether the process only waits for the command of the step."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip() in _SHELLS
+    return False
+
+
+def victims_of(fault: DrillFault, step: PlannedStep, running: Collection[RankProcess]) -> list[RankProcess]:
+    """The processes that the fault strikes; empty while there are none.
+
+    A rank that is stopped is its program alone: what it has started goes on, as beside a real one.
+    """
+    if fault.victim == NODE:
+        return _of_node(fault.number, step, {one.pid: one for one in running})
+    own = {one.pid: one for one in running if one.rank == fault.number}
+    # Of the rank's processes the topmost that is no shell runs its script.
+    programs = [one for one in own.values() if not one.is_shell and all(own[pid].is_shell for pid in _chain(one, own))]
+    return programs if fault.action == STOP and programs else list(own.values())
+
+
+def _of_node(node: int, step: PlannedStep, by_pid: Mapping[int, RankProcess]) -> list[RankProcess]:
+    """The ranks of a node, and what has started them and none of another node; of node 0 also what started all."""
+    own, others = set[int](), set[int]()
+    for one in by_pid.values():
+        if one.rank is not None:
+            (own if _node_of(one.rank, step) == node else others).update([one.pid, *_chain(one, by_pid)])
+    chosen = by_pid.keys() - (others - own) if node == 0 else own - others
+    return [by_pid[pid] for pid in chosen]
+
+
+def _node_of(rank: int, step: PlannedStep) -> int:
+    """TensorFlow's workers and parameter servers are numbered one after the other, a worker on each node."""
+    if step.distribution == "tensorflow":
+        return rank if rank < step.nodes else (rank - step.nodes) % step.nodes
+    return rank // step.processes
+
+
+def _chain(one: RankProcess, by_pid: Mapping[int, RankProcess]) -> list[int]:
+    """The processes of the step above one of them."""
+    found: list[int] = []
+    while one.parent in by_pid and one.parent not in found:
+        one = by_pid[one.parent]
+        found.append(one.pid)
+    return found
+
+
+def send_signal(number: signal.Signals, victims: Iterable[RankProcess]) -> None:
+    """Send a signal to each; one that has ended is no fault."""
+    for victim in victims:
+        with suppress(ProcessLookupError):
+            os.kill(victim.pid, number)

@@ -81,61 +81,21 @@ def test_a_killed_rank_is_noticed_and_its_step_ends_as_the_undisturbed_one(count
 
 
 def test_a_killed_engine_is_started_again_and_goes_on_from_what_was_saved(counting: Any) -> None:
-    (drill,) = drilled(counting("numbered"), "--kill", "engine@step=8", "--kill", "node=1@step=16")["drills"]
+    (drill,) = drilled(counting("numbered"), "--kill", "engine@step=8")["drills"]
     assert drill["result"] == "equal", drill
     assert (drill["restarted_by_drill"], drill["note"]) == ([], "")
     assert len(drill["runs"]) == 2
-    assert drill["attempts"] == {"train": 3}
-    assert all(fault["noticed"] for fault in drill["faults"])
+    assert drill["attempts"] == {"train": 2}
+    assert drill["faults"][0]["noticed"]
 
 
-def test_a_step_comes_back_whose_launchers_are_killed_alone(counting: Any) -> None:
-    kills = ("--kill", "launcher=1@step=4", "--kill", "launcher=0@step=12")
-    (drill,) = drilled(counting(kind="mpi"), *kills)["drills"]
+@pytest.mark.parametrize(("fault", "kind"), [("rank=0@25%", "pytorch"), ("node=1@step=8", "mpi")])
+def test_what_is_stopped_is_noticed_and_ended(counting: Any, fault: str, kind: str) -> None:
+    (drill,) = drilled(counting(kind=kind), "--stop", fault)["drills"]
+    (found,) = drill["faults"]
     assert drill["result"] == "equal", drill
-    assert drill["attempts"] == {"train": 3}
-    assert all(fault["processes_struck"] == 1 and fault["noticed_after_seconds"] < 5 for fault in drill["faults"])
-
-
-def test_a_stopped_rank_that_nobody_misses_is_ended_by_the_drill(counting: Any) -> None:
-    (drill,) = drilled(counting(), "--stop", "rank=0@25%", "--notice-limit", "2")["drills"]
-    (fault,) = drill["faults"]
-    assert drill["result"] == "equal", drill
-    assert fault["noticed"] is False
-    assert 2 <= fault["noticed_after_seconds"] < 5
-    assert fault["processes_struck"] == 1
-
-
-def test_a_slow_rank_takes_longer_and_is_not_ended(counting: Any) -> None:
-    (drill,) = drilled(counting(), "--slow", "rank=3:3x")["drills"]
-    assert drill["result"] == "equal", drill
-    assert drill["attempts"] == {"train": 1}
-    assert drill["seconds_lost"] > 0.2
-
-
-def test_a_disk_that_is_full_for_a_while_has_room_again(tmp_path: Path) -> None:
-    script = tmp_path / "disk.py"
-    script.write_text(
-        "import time\nfrom pathlib import Path\nrefused = 0\nfor _ in range(20):\n    time.sleep(0.1)\n    try:\n"
-        "        Path('outputs/state.bin').write_bytes(bytes(100000))\n    except OSError:\n        refused += 1\n"
-        "print('refused', refused, flush=True)\n"
-    )
-    found = drilled(script, "--full-disk", "0.5s@0.4s")
-    assert found["drills"][0]["result"] == "equal", found
-    log = Path(found["folder"]) / "steps/disk/user_logs/std_log.txt"
-    assert 2 <= int(log.read_text().split()[-1]) <= 8
-
-
-def test_drawn_faults_are_the_same_for_the_same_seed_and_have_a_page(counting: Any) -> None:
-    target = counting()
-    first, second = (drilled(target, "--random", "2", "--seed", seed, "--notice-limit", "1") for seed in ("17", "17"))
-    assert [drill["faults"][0]["fault"] for drill in first["drills"]] == [
-        drill["faults"][0]["fault"] for drill in second["drills"]
-    ]
-    assert [drill["result"] for drill in first["drills"]] == ["equal", "equal"]
-    page = (Path(second["folder"]) / "drill.html").read_text()
-    assert "2 of 2 came back" in page
-    assert first["drills"][0]["faults"][0]["fault"] in page
+    assert found["noticed"] is True
+    assert drill["attempts"] == {"train": 2}
 
 
 def test_what_two_undisturbed_runs_differ_in_is_not_held_against_the_fault(counting: Any) -> None:
@@ -144,24 +104,18 @@ def test_what_two_undisturbed_runs_differ_in_is_not_held_against_the_fault(count
     assert "two undisturbed runs differ so, too" in drill["reason"]
 
 
-def test_a_damaged_checkpoint_that_a_script_cannot_read_is_found_out(counting: Any) -> None:
-    (drill,) = drilled(counting(), "--kill", "rank=1@step=12", "--corrupt", code=1)["drills"]
-    assert drill["result"] in ("not recovered", "different"), drill
-    assert drill["faults"][0]["corrupted"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--kill", "rank=4@1s"], "train has 4 ranks, counted from 0"),
         (["--kill", "node=2@1s"], "train has 2 nodes, counted from 0"),
-        (["--kill", "launcher=0@1s"], "train has no launcher of its own"),
         (["--kill", "eval:rank=0@1s"], "'eval' is no step"),
         (["--kill", "rank=0@step=21"], "train has 20 steps"),
         (["--kill", "rank=0@900s"], "train takes"),
-        (["--corrupt"], "--corrupt goes with --kill"),
         ([], "nothing strikes"),
-        (["--kill", "rank=0@1s", "--notice-limit", "nan"], "not from 1 to 86400 seconds"),
+        (["--kill", "rank=0@1s", "--stop", "rank=1@1s"], "2 faults would strike one run: a drill has one fault"),
+        (["--kill", "rank=0@1s", "--corrupt"], "are no options any more"),
+        (["--random", "20"], "are no options any more"),
     ],
 )
 def test_what_can_never_strike_is_refused(counting: Any, arguments: list[str], said: str) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import struct
 from pathlib import Path
 
 import pytest
 
-from allranks.drill.tensor_files import largest_difference
 from allranks.local.event_files import read_event_file
 from allranks.local.folders import RunsHome
 from allranks.local.metrics_file import MetricsFollower, read_end
@@ -105,14 +103,6 @@ def test_pipes_in_a_folder_of_runs_are_not_waited_for(tmp_path: Path) -> None:
     assert MetricsFollower(tmp_path / "metrics.jsonl").read_new() == ([], False)
     assert read_end(tmp_path / "metrics.jsonl") == b""
     assert read_event_file(tmp_path / "events.out.tfevents.1") == ([], 0)
-
-
-def test_an_array_that_its_file_does_not_hold_is_not_looked_for(tmp_path: Path) -> None:
-    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 10**18]}}).encode()
-    for name in ("one", "other"):
-        (tmp_path / f"{name}.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    said = largest_difference(tmp_path / "one.safetensors", tmp_path / "other.safetensors")
-    assert said == "not readable as what its name says"
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "\xff", None])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.checkpoints import find_saved_state, newest_checkpoint
+from allranks.local.checkpoints import find_checkpoint, newest_checkpoint
 
 
 def write(folder: Path, *names: str, content: str = "whole") -> None:
@@ -47,7 +47,7 @@ def test_the_highest_number_of_what_a_name_counts(
     tmp_path: Path, names: list[str], path: str, number: int, step: int | None
 ) -> None:
     write(tmp_path, *names)
-    found = find_saved_state(tmp_path)
+    found = find_checkpoint([tmp_path])
     assert found is not None
     assert (found.path, found.number, found.step) == (tmp_path / path, number, step)
     assert newest_checkpoint([tmp_path]) == number
@@ -55,19 +55,10 @@ def test_the_highest_number_of_what_a_name_counts(
 
 def test_what_is_empty_or_lacks_a_byte_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "checkpoint-9").mkdir()
-    assert find_saved_state(tmp_path) is None
+    assert find_checkpoint([tmp_path]) is None
     write_own(tmp_path / "c", 20)
     write_own(tmp_path / "c", 40, content="{")
     write(tmp_path / "c", "best-step=99.ckpt")  # of the user's own, which no attempt of ours goes on from
-    found = find_saved_state(tmp_path)
+    found = find_checkpoint([tmp_path])
     assert found is not None
     assert (found.path, found.step, newest_checkpoint([tmp_path])) == (tmp_path / "c" / "step-00000020", 20, 20)
-
-
-def test_without_a_number_only_a_drill_has_a_newest_one(tmp_path: Path) -> None:
-    write(tmp_path, "notes.txt", "state/model.pt", "state/model.pt.tmp", "state/.model.pt")
-    found = find_saved_state(tmp_path)
-    assert found is not None
-    assert (found.path, found.number, found.step) == (tmp_path / "state" / "model.pt", None, None)
-    assert newest_checkpoint([tmp_path]) is None
-    assert find_saved_state(tmp_path / "missing") is None
