@@ -128,7 +128,6 @@ def divided_decoder(base: Path, data: Any, world: Any) -> tuple[Any, Any]:
     from torch.distributed.fsdp import fully_shard
 
     from shared.settings.network import DecoderSizes, sizes_of_base
-    from shared.settings.sharding import ParallelSettings
     from shared.training.fsdp.layout import RankLayout
     from shared.training.fsdp.mesh import DATA, make_mesh
     from shared.training.fsdp.model import make_stage, materialise_stage
@@ -137,7 +136,7 @@ def divided_decoder(base: Path, data: Any, world: Any) -> tuple[Any, Any]:
     module, card = make_stage(sizes_of_base(DecoderSizes(base_model=base)), data, mesh, torch.float32)
     for part in (*module.blocks.values(), module):
         fully_shard(part, mesh=mesh.devices[DATA])
-    materialise_stage(module, ParallelSettings(), 0, world, base)
+    materialise_stage(module, 0, world, base)
     return module, card
 
 

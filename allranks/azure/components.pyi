@@ -542,7 +542,6 @@ class TrainFsdp(CommandComponent):
         pipeline_parallel: Whole = 1,
         pipeline_schedule: Literal["gpipe", "1f1b"] | Text = "1f1b",
         reshard_after_forward: Flag = "true",
-        cpu_offload: Flag = "false",
         model_weights: Literal["fp32", "bf16", "fp16"] | Text = "fp32",
         max_shard_gb: Number = 5,
         seed: Whole = 0,
@@ -626,8 +625,6 @@ class TrainFsdp(CommandComponent):
                 alternates, so that fewer activations are kept, and needs as many accumulation_steps as stages at least.
             reshard_after_forward: Give a block's parameters up after its forward pass and gather them again for the
                 backward pass: least memory (ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).
-            cpu_offload: Keep parameters, gradients and optimizer state in the host's memory and step there. Much
-                slower; for models that fit nowhere else. Without a GPU this has no effect.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
             max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
                 write at the same time. In units of 1,000,000,000 bytes.

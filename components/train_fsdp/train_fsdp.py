@@ -149,7 +149,7 @@ def train(settings: Settings, layout: RankLayout, plan: BatchPlan, world: World)
     limit_collectives(settings.timeouts.step)  # in the groups of the mesh too
     module, card = make_stage(settings.decoder, data, mesh, precision.dtype)  # takes no memory before it is divided
     compute = parallel(module, mesh, settings, precision.dtype)
-    materialise_stage(module, settings.parallel, settings.seed, world, settings.decoder.base_model)
+    materialise_stage(module, settings.seed, world, settings.decoder.base_model)
     optimizer = make_optimizer(module, settings.optimizer)
     saver = TrainingSaver(plan_checkpoints(settings, data), world, module, optimizer)
     at = saver.restore()
@@ -191,7 +191,7 @@ def parallel(module: DecoderModel, mesh: RankMesh, settings: Settings, dtype: to
     the data-parallel ranks, block by block, so that a rank has one block whole at a time. One rank runs the same code.
     """
     import torch
-    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     from shared.training.fsdp.mesh import DATA
     from shared.training.fsdp.tensor_parallel import divide_layers
@@ -207,10 +207,7 @@ def parallel(module: DecoderModel, mesh: RankMesh, settings: Settings, dtype: to
     compute = torch.bfloat16 if settings.precision.precision == "bf16" else dtype
     # To ask for a type where all have it already would have FSDP look for what to cast in front of each part.
     arithmetic = MixedPrecisionPolicy() if compute is dtype else MixedPrecisionPolicy(compute, reduce_dtype=dtype)
-    offloads, reshards = (
-        settings.parallel.offloads_from(mesh.devices.device_type),
-        settings.parallel.reshard_after_forward,
-    )
+    reshards = settings.parallel.reshard_after_forward
     for part in (*module.blocks.values(), module):
         is_next = part is module and not mesh.pipelined  # what the backward pass begins with
         fully_shard(
@@ -218,7 +215,6 @@ def parallel(module: DecoderModel, mesh: RankMesh, settings: Settings, dtype: to
             mesh=mesh.devices[DATA],
             reshard_after_forward=reshards and not is_next,
             mp_policy=arithmetic,
-            offload_policy=CPUOffloadPolicy() if offloads else OffloadPolicy(),
         )
     return compute
 

@@ -30,6 +30,7 @@ _REMOVED = {
     "argument --dataset: invalid choice: 'cifar'": f"dataset cifar {_CONVERT}",
     "argument --dataset: invalid choice: 'idx'": f"dataset idx {_CONVERT}",
     "--autotune": "autotune is removed: compare short runs with other values of zero_stage and accumulation_steps.",
+    "--cpu-offload": "cpu_offload is removed: it failed on GPUs. In a script of your own use FSDP2's CPUOffloadPolicy.",
     "--cache-gb": "cache_gb is removed: shards are not copied to the node. Give data the mode download instead.",
     **{f"--data-{number}": f"data_{number} {_ONE_DATASET}" for number in (2, 3, 4)},
     "--data-weights": f"data_weights {_ONE_DATASET} Repeat files to give them more weight.",

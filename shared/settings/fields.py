@@ -30,7 +30,6 @@ class Situation:
     is_text: bool
     has_pictures: bool
     world_size: int
-    on_cpu: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +236,9 @@ def range_problems(settings: Any) -> Iterator[str]:
             yield f"{port.name} {value:g}: {port.range_words} {verdict}."
 
 
-def idle_notes(settings: Any, *, is_text: bool, has_pictures: bool, world_size: int, on_cpu: bool) -> Iterator[str]:
+def idle_notes(settings: Any, *, is_text: bool, has_pictures: bool, world_size: int) -> Iterator[str]:
     """Say which inputs were given and have no effect; a default cannot be told from what was not given."""
-    situation = Situation(values_of(settings), is_text, has_pictures, world_size, on_cpu)
+    situation = Situation(values_of(settings), is_text, has_pictures, world_size)
     for port in ports_of(type(settings)):
         value = situation.values[port.name]
         for idle in port.idle if value not in (None, port.default_given) else ():

@@ -30,16 +30,6 @@ class ParallelSettings:
         "(ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).",
         default=True,
     )
-    cpu_offload: bool = input_port(
-        "Keep parameters, gradients and optimizer state in the host's memory and step there. Much slower; for models "
-        "that fit nowhere else. Without a GPU this has no effect.",
-        default=False,
-        idle=(Idle("there is no GPU to offload from", lambda now: now.on_cpu),),
-    )
-
-    def offloads_from(self, device_type: str) -> bool:
-        """Whether the parts lie in the host's memory between their uses; without a GPU they are there."""
-        return self.cpu_offload and device_type != "cpu"
 
 
 @settings_class

@@ -78,6 +78,7 @@ def test_the_command_gives_every_argument_and_no_other(component: Compared) -> N
         ("--data-2", "into one folder"),
         ("--data-weights", "Repeat"),
         ("--autotune", "compare short runs"),
+        ("--cpu-offload", "CPUOffloadPolicy"),
     ],
 )
 def test_an_input_that_is_removed_is_refused_by_name(flag: str, instead: str, tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def test_a_table_is_told_that_it_has_no_pictures() -> None:
     given = read_settings(RowsTrainerSettings, words=[*words, "--rand-augment-magnitude", "3"])
 
     def notes(*, has_pictures: bool) -> list[str]:
-        return list(idle_notes(given, is_text=False, has_pictures=has_pictures, world_size=1, on_cpu=True))
+        return list(idle_notes(given, is_text=False, has_pictures=has_pictures, world_size=1))
 
     assert notes(has_pictures=False) == [
         "rand_augment_magnitude has no effect here: the rows are no pictures",

@@ -52,7 +52,7 @@ CODE = """
             block.compile(backend="aot_eager")
         for part in (*module.blocks.values(), module):
             fully_shard(part, mesh=mesh.devices[DATA])
-        materialise_stage(module, ParallelSettings(), 5, world)
+        materialise_stage(module, 5, world)
 
         places = [[name, piece.owned, [[s.start, s.stop] for s in piece.slices]] for name, _, piece in pieces_of(module)]
         count = {name: torch.zeros_like(parameter) for name, parameter in whole.named_parameters()}

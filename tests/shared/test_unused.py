@@ -46,7 +46,7 @@ def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
             {"architecture": "mine.py:build", "model_code": "code", "tie_embeddings": "true", "context_length": "8"},
             {"architecture": "resnet", "module": "mine.py:Net", "model_code": "code"},
             {"architecture": "vit", "tie_embeddings": "false", "context_length": None, "module": None},
-            {"sharding": "fsdp", "cpu_offload": "true"},
+            {"sharding": "fsdp"},
             {"sync_batch_norm": "true"},
         ):
             note_unused(settings(given), data, world)
@@ -55,7 +55,6 @@ def test_what_has_no_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
         "note: context_length has no effect here: the data is no text",
         "note: tie_embeddings has no effect here: the data is no text",
         "note: architecture has no effect here: the module mine.py:Net is trained in its place",
-        "note: cpu_offload has no effect here: there is no GPU to offload from",
         "note: sharding has no effect here: one rank has nothing to divide",
         "note: sync_batch_norm has no effect here: one rank has all rows of a batch",
     ]

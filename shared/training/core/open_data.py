@@ -81,9 +81,8 @@ def _opened(folder: Path, loader: LoaderSettings) -> Dataset:
 
 def note_unused(settings: TrainerSettings, data: Dataset, world: World) -> None:
     """Let rank 0 name what was given and has no effect here, so that nobody waits for what will not come."""
-    on_cpu = getattr(world.device, "type", "") == "cpu"
     text, pictures = data.index.text is not None, len(data.index.arrays["x"].shape) == 3
-    for note in idle_notes(settings, is_text=text, has_pictures=pictures, world_size=world.world_size, on_cpu=on_cpu):
+    for note in idle_notes(settings, is_text=text, has_pictures=pictures, world_size=world.world_size):
         world.note(f"note: {note}")
 
 

@@ -14,7 +14,6 @@ from shared.models import DecoderModel, DecoderSettings, ModelCard
 from shared.models.decoder import first_values
 from shared.models.llama import llama_name
 from shared.settings.network import DecoderSizes
-from shared.settings.sharding import ParallelSettings
 from shared.training.fsdp.layout import check_divisible
 from shared.training.fsdp.mesh import RankMesh
 from shared.training.fsdp.pieces import pieces_of
@@ -37,9 +36,7 @@ def make_stage(
     return DecoderModel(settings, mesh.stage, mesh.layout.pipeline_parallel).to(dtype), card
 
 
-def materialise_stage(
-    module: DecoderModel, parallel: ParallelSettings, seed: int, world: World, base: Path | None = None
-) -> None:
+def materialise_stage(module: DecoderModel, seed: int, world: World, base: Path | None = None) -> None:
     """Give the parts of a divided decoder memory and their first values: the same on any number of ranks.
 
     Of a `base`, each rank reads the parts that it holds. Without one, each parameter is made whole, and a part of it
@@ -49,7 +46,7 @@ def materialise_stage(
         Refusal: if the base has not the weights of the model.
     """
     seed_generators(seed, world.rank)
-    module.to_empty(device="cpu" if parallel.offloads_from(world.device.type) else world.device)
+    module.to_empty(device=world.device)
     if base is None:
         for name, local, piece in pieces_of(module):
             whole = first_values(name, piece.shape, module.settings.layers, seed)
