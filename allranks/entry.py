@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 from allranks.files import open_missing_streams
 
 
 def main() -> int:
     """Run the command line, and return its exit code."""
     open_missing_streams()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that complete a line
+        from allranks.cli.completers import complete_line
+
+        complete_line()
     from allranks.cli.main import main as run
 
     return run()

@@ -32,7 +32,7 @@ def complete_line() -> None:
         if verb in typed[1:2]:
             load_verb(verb).add_arguments(below)
             _attach(below)
-    argcomplete.autocomplete(parser, always_complete_options="long")
+    argcomplete.autocomplete(parser, always_complete_options=False)
 
 
 def _attach(parser: Any) -> None:

@@ -165,10 +165,6 @@ def _require_text(arguments: Sequence[str]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 success, 1 a step failed, 2 what was asked for is wrong."""
-    if argv is None and "_ARGCOMPLETE" in os.environ:
-        from allranks.cli.completers import complete_line
-
-        complete_line()
     arguments = sys.argv[1:] if argv is None else argv
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     if getattr(sys, "stdout", None) is None:  # started with its output closed, as some daemons do

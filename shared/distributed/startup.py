@@ -17,7 +17,7 @@ from pathlib import Path
 
 from shared.distributed.address import is_loopback
 from shared.distributed.control import Control
-from shared.distributed.errors import ControlError, Refusal, UnsavedError, open_missing_streams, print_line
+from shared.distributed.errors import ControlError, LaunchError, Refusal, UnsavedError, open_missing_streams, print_line
 from shared.distributed.frameworks import FrameworkGroup, framework_starter
 from shared.distributed.joining import join_world
 from shared.distributed.launch import Launch, detect
@@ -57,12 +57,16 @@ def init(
             have no limit; None: `timeout` too.
 
     Raises:
-        LaunchError: the environment contradicts itself, or says half; see ``detect``.
+        SystemExit: with 2, the environment contradicts itself, says half, or is of another launcher; see ``detect``.
         ControlError: the ranks did not find each other or do not agree.
     """
     open_missing_streams()
     seconds, step_timeout = seconds_of(timeout, 0.0), step_timeout or timeout
-    launch = detect()
+    try:
+        launch = detect()
+    except LaunchError as error:
+        print_line(f"error: {error}")
+        raise SystemExit(Refusal.exit_code) from None
     start = _earlier_refusal(launch) or (framework_starter(framework) if framework is not None else None)
     _prepare_for_hangs(step_timeout)
     control: Control | None = None

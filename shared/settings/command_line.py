@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_type_hints
 
-from shared.distributed import Refusal, init
+from shared.distributed import LaunchError, Refusal, init
 from shared.settings.fields import Port, ports_of
 
 SomeSettings = TypeVar("SomeSettings")
@@ -19,7 +19,7 @@ def refusing_once() -> Iterator[None]:
     """Let one rank say what is refused before the ranks have met, and all leave with exit code 2."""
     try:
         yield
-    except Refusal as refusal:
+    except (Refusal, LaunchError) as refusal:
         with init():
             raise refusal from None
 

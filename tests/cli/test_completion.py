@@ -71,7 +71,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("runs logs latest ", ["count"]),
         ("show train_h", ["train_horovod", "train_horovod_keras"]),
         ("completion z", ["zsh"]),
-        ("nonsense ", []),
         ("run no/such/file.yaml r", []),
     ],
 )

@@ -153,7 +153,7 @@ ROOMS = (
         ours="allranks/errors allranks/sizes allranks/spec",
     ),
     Room("allranks/azure/*", "yaml azure", ours="allranks"),
-    Room("allranks/cli/*", "packaging rich", ours="allranks"),
+    Room("allranks/cli/*", "argcomplete packaging rich", ours="allranks"),
     Room("allranks/notebook/*", later="jinja2 IPython pandas", ours="allranks"),
     Room("allranks/renew/*", "yaml", ours="allranks"),
     Room("allranks/*", "packaging", later="yaml", ours="allranks"),

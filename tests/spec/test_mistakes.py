@@ -47,7 +47,7 @@ MISTAKES = [
     ("mapping for text", HEAD + TAIL + "description: {a: b}\n", "description", "is a mapping, and should be a text."),
     # The document
     ("neither", "name: x\n", "", "has neither 'jobs' nor 'command', so it is no pipeline and no command component."),
-    ("other type", "type: automl\nname: x\n", "type", "cannot run here: a component of type 'automl'."),
+    ("other type", "type: automl\nname: x\n", "type", "cannot run here: a component of type 'automl', which allranks neither runs nor checks."),
     ("misspelt type", "type: comand\nname: x\n", "type", "'comand' is the type of no component or pipeline. Did you mean 'command'?"),
     ("misspelt type of another component", "type: parallell\nname: x\n", "type", "'parallell' is the type of no component or pipeline. Did you mean 'parallel'?"),
     ("unknown pipeline key", step("experimentname: x\n"), "experimentname", "'experimentname' is not a key of a pipeline. Did you mean 'experiment_name'?"),

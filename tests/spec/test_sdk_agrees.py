@@ -27,7 +27,7 @@ STRIDES = {"prepare.yaml": 5, "train.yaml": 7, "job.yaml": 7, "sweep.yaml": 7}
 PIPELINE_STRIDE = 61
 OF_THE_LIBRARY = 2  # of each of its documents, which have hundreds of keys that differ in name alone
 TRIED = 2  # without --exhaustive one of so many of these
-LEAST = 450
+LEAST = 430
 
 ONLY_THE_SDK = {
     r"^resources\.instance_count: one level too high": "an argument of the SDK's class, which no schema has as a key",
