@@ -44,7 +44,7 @@ def test_a_stopped_rank_of_a_foreign_script_is_named(kind: str, tmp_path: Path) 
 def test_who_is_stopped_and_continued_in_turns_is_slow_and_does_not_stand_still(is_continued: bool) -> None:
     ranks = StoppedRanks(LOOK_SECONDS)
     with subprocess.Popen(["sleep", "60"]) as program:
-        gangs: list[Any] = [SimpleNamespace(roots=[program.pid])]
+        gangs: list[Any] = [SimpleNamespace(pids=[program.pid])]
         program.send_signal(signal.SIGSTOP)
         for _ in range(2 * STOPPED_LOOKS):
             while processes.stat_fields(program.pid)[0] not in (b"T", b"Z"):
@@ -67,7 +67,7 @@ def test_a_rank_that_has_a_sentry_is_left_to_it_at_first(beside: str, tmp_path: 
     start = f"import subprocess, sys; subprocess.Popen([sys.executable, {str(program)!r}, '0']).wait()"
     ranks, looks = StoppedRanks(LOOK_SECONDS), 0
     with subprocess.Popen([sys.executable, "-c", start], start_new_session=True) as rank:
-        gangs: list[Any] = [SimpleNamespace(roots=[rank.pid])]
+        gangs: list[Any] = [SimpleNamespace(pids=[rank.pid])]
         while not (children := processes.children_of(rank.pid)) or program.name.encode() not in command_of(children[0]):
             time.sleep(0.01)
         rank.send_signal(signal.SIGSTOP)
