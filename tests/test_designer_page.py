@@ -24,9 +24,13 @@ COMMANDS = [
 VARIABLES = ("AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME")
 
 
-def test_the_page_s_commands_are_ours_but_for_two() -> None:
+def test_the_page_s_commands_are_ours_but_for_three() -> None:
     others = [command for command in COMMANDS if not command.startswith("allranks ")]
-    assert others == ['pip install -c ../allranks/constraints.txt -e "../allranks[azure]"', "az login"]
+    assert others == [
+        'pip install -c ../allranks/constraints.txt -e "../allranks[azure]"',
+        "az login",
+        "az ml compute create --file environments/clusters/dedicated.yaml",
+    ]
     wanted = Requirement(shlex.split(others[0])[-1].removeprefix("../"))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert wanted.name == "allranks"

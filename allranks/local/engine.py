@@ -55,8 +55,8 @@ def run_plan(plan: RunPlan, options: RunOptions, observer: RunObserver) -> RunRe
         StorageError: the runs folder cannot be written.
     """
     open_missing_streams()
-    options.home.prepare()
     with _TURN, options.home.explained(), private_umask() as umask:
+        options.home.prepare()
         discard_leftovers(options.home)
         fingerprint.forget_interpreters()
         return _Engine(plan, options, observer, umask).run()

@@ -12,7 +12,7 @@ from allranks.azure import client, retry
 from allranks.azure.client import Workspace, find_workspace
 from allranks.errors import UsageError
 from tests.azure.stand_in.fixture import StandIn
-from tests.azure.submitting import Cli, workspace_client
+from tests.azure.submitting import Cli
 
 JOBS = "PUT .*/jobs/"
 
@@ -69,12 +69,8 @@ def test_an_unknown_compute(stand_in: StandIn, cli: Cli) -> None:
     assert "There is cpu-cluster, gpu-cluster, serverless." in said
 
 
-@pytest.mark.parametrize("tier", ["low_priority", "LowPriority"])
-def test_a_low_priority_compute(tier: str, ready: StandIn, cli: Cli) -> None:
-    from azure.ai.ml.entities import AmlCompute
-
-    cheap = AmlCompute(name="cheap", size="Standard_NC24ads_A100_v4", tier=tier)
-    workspace_client().compute.begin_create_or_update(cheap).result()
+def test_a_low_priority_compute(ready: StandIn, cli: Cli) -> None:
+    ready.add_cluster("cheap", "Standard_NC24ads_A100_v4", priority="LowPriority")
     said = refused(cli, ready, "image_classification", "--compute", "cheap")
     assert "the compute 'cheap': Azure ML retired low-priority nodes on 2026-03-31" in said
     assert "job_tier: spot" in said

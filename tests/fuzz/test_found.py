@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> RunsHome:
     database = open_database(tmp_path / "tracking.db")
     values = (1, RUN, "0", "train", "me", "FINISHED", 1000, 5000, "active", 1)
     database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-    database.execute("INSERT INTO metrics VALUES (1, 1, 'loss', 1, 1500, 0.5, '', NULL)")
+    database.execute("INSERT INTO metrics VALUES (1, 1, 'loss', 1, 1500, 0.5)")
     database.execute("INSERT INTO tags VALUES ('run', ?, 'colour', 'red')", [RUN])
     database.close()
     return RunsHome(tmp_path)

@@ -247,7 +247,7 @@ def test_a_mapped_datastore_serves_the_data_that_a_file_describes(project):
 
 def test_the_mapping_wins_then_what_a_run_registered_then_the_checkout(project):
     home = RunsHome(project / ".allranks")
-    mapped, registered = write(project / "mapped", ""), write(project / "registered", "")
+    mapped, registered = write(project / "mapped", ""), write(home.runs / "run/registered", "")
     described = project / "data/files/rows.csv"
     assert CloudStandIns({}, home, assets(project)).find("azureml:rows:1") == described
     register_asset(home, "rows", None, registered, "uri_file")

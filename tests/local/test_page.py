@@ -142,7 +142,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
 
 def test_templates_are_compiled_once(cache_folder: Path) -> None:
     render.prepare_templates()
-    assert len(list(cache_folder.glob("allranks/templates/*.cache"))) == 7
+    assert len(list(cache_folder.glob("allranks/templates/*.cache"))) == 6
     render._environment.cache_clear()
     with mock.patch("jinja2.Environment.compile", side_effect=AssertionError):
         render.prepare_templates()

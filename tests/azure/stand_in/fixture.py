@@ -54,10 +54,10 @@ class StandIn:
         """Let the workspace have assets, (kind, name, version, properties), without any check."""
         self._call("POST", "assets", [list(asset) for asset in assets])
 
-    def add_cluster(self, name: str, size: str, nodes: int = 2) -> None:
+    def add_cluster(self, name: str, size: str, nodes: int = 2, priority: str = "Dedicated") -> None:
         """Let the workspace have a cluster."""
         limits = {"minNodeCount": 0, "maxNodeCount": nodes}
-        self._call("POST", "computes", {name: {"vmSize": size, "vmPriority": "Dedicated", "scaleSettings": limits}})
+        self._call("POST", "computes", {name: {"vmSize": size, "vmPriority": priority, "scaleSettings": limits}})
 
     def reset(self) -> None:
         self._call("POST", "reset")
