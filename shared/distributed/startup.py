@@ -62,11 +62,7 @@ def init(
     """
     open_missing_streams()
     seconds, step_timeout = seconds_of(timeout, 0.0), step_timeout or timeout
-    try:
-        launch = detect()
-    except LaunchError as error:
-        print_line(f"error: {error}")
-        raise SystemExit(Refusal.exit_code) from None
+    launch = _detected()
     start = _earlier_refusal(launch) or (framework_starter(framework) if framework is not None else None)
     _prepare_for_hangs(step_timeout)
     control: Control | None = None
@@ -92,6 +88,14 @@ def init(
         control.leave(grace=30.0)
     if exit_request is not None:
         raise exit_request
+
+
+def _detected() -> Launch:
+    try:
+        return detect()
+    except LaunchError as error:
+        print_line(f"error: {error}")
+        raise SystemExit(Refusal.exit_code) from None
 
 
 def heed_no_more() -> None:
