@@ -45,7 +45,7 @@ test-environments: $(VENV)/.stamp-dev ## build each environment from its lock, a
 	ALLRANKS_ENVIRONMENTS="$(ENVIRONMENTS)" $(BIN)/pytest tests/environments/built.py $(ARGS)
 
 renew: $(VENV)/.stamp-dev ## write what follows from settings, imports and YAML: components, pages, types, pipelines
-	$(BIN)/allranks renew --pipelines $(ARGS)
+	$(BIN)/python -m tools.renew --pipelines $(ARGS)
 	$(if $(filter --check,$(ARGS)),,$(BIN)/python -m tests.azure.record_bodies && $(BIN)/python -m tests.local.variables_page)
 
 locks: $(VENV)/.stamp-dev ## resolve constraints.txt and every environment's lock (some: ENVIRONMENTS=compare; newest: ARGS=--upgrade)
@@ -56,7 +56,7 @@ audit: $(VENV)/.stamp-dev ## ask PyPI for known vulnerabilities of every locked 
 
 bump: $(VENV)/.stamp-dev ## raise the version everywhere: PART=patch, minor or major
 	$(BIN)/uvx 'bump-my-version>=1.8,<2' bump $(PART) $(ARGS)
-	$(BIN)/python -m allranks renew
+	$(BIN)/python -m tools.renew
 
 format: $(VENV)/.stamp-dev ## format the code and fix what can be fixed without thought
 	$(BIN)/ruff format .

@@ -8,28 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from allranks import catalogue, pages, renew
+from allranks import catalogue
+from allranks.cli.show_document import example_inputs
 from allranks.spec import check_document, read_component, read_spec
+from tools import library_files, pages
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_nothing_is_stale() -> None:
-    files = renew.made_files()
+    files = library_files.made_files()
     stale = [str(path) for path, text in files.items() if not path.is_file() or path.read_text() != text]
     assert stale == [], "renew them with: python -m allranks.renew"
-    assert renew.left_over(files) == []
+    assert library_files.left_over(files) == []
 
 
 def test_the_command_names_what_is_stale_and_writes_nothing_when_it_only_checks() -> None:
-    command = [sys.executable, "-m", "allranks.renew", "--check"]
+    command = [sys.executable, "-m", "tools.renew", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_table_stays_between_its_marks() -> None:
     page = (ROOT / "docs" / "sizes.md").read_text()
-    other = renew.with_table(page, "sizes", "| another |")
+    other = library_files.with_table(page, "sizes", "| another |")
     assert "| another |" in other
     assert "Standard_ND40rs_v2" not in other
     assert other.startswith(page[:200])
@@ -49,7 +51,7 @@ def test_a_page_says_everything_that_the_yaml_does(name: str) -> None:
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_the_yaml_of_a_page_is_a_sound_step(name: str, tmp_path: Path) -> None:
     component = read_component(catalogue.component_files()[name])
-    inputs = "\n".join(f"  {port.name}: {{type: {port.type}}}" for port in pages.example_inputs(component.inputs))
+    inputs = "\n".join(f"  {port.name}: {{type: {port.type}}}" for port in example_inputs(component.inputs))
     file = tmp_path / "pipeline.yaml"
     file.write_text(f"type: pipeline\n{'inputs:' if inputs else ''}\n{inputs}\n{pages.yaml_step(component)}")
     assert check_document(read_spec(file, resolve=catalogue.resolve)) == []
@@ -64,7 +66,7 @@ def test_the_python_of_a_page_makes_the_same_step(name: str, tmp_path: Path) -> 
     file.write_text(pages.python_step(component))
     scope: dict[str, object] = {"__name__": "page", "__file__": str(file)}
     exec(compile(file.read_text(), file, "exec", dont_inherit=True), scope)  # noqa: S102 -- the page's code is what is tested
-    given = {p.name: Input(type=p.type, path="azureml:x:1") for p in pages.example_inputs(component.inputs)}
+    given = {p.name: Input(type=p.type, path="azureml:x:1") for p in example_inputs(component.inputs)}
     job = scope["my_pipeline"](**given)  # type: ignore[operator]
     (step,) = job.jobs.values()
     assert step.component.name == name

@@ -84,6 +84,7 @@ def test_the_wheel_holds_no_leftovers(wheel: Path) -> None:
 
     names = zipfile.ZipFile(wheel).namelist()
     assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
+    assert {name.partition("/")[0] for name in names} == {"allranks", f"allranks-{VERSION}.dist-info"}, "no tools"
     assert "allranks/py.typed" in names
     assert "allranks/_library/shared/__init__.py" in names
     for name in catalogue.COMPONENTS:

@@ -57,6 +57,7 @@ _REMOVED = {
     "--upgrade": "make locks ARGS=--upgrade",
     "--advisories": "make audit",
     "--advisories-from": "make audit",
+    "--pipelines": "make renew",
 }
 """Options that are removed, and the command in a checkout that takes their place."""
 

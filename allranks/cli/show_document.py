@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from allranks.pages import example_inputs
 from allranks.redaction import redact
 from allranks.spec import Component, Data, Distribution, Input, Output, Pipeline, Resources, Step, single_reference
 from allranks.spec.values import plain_number
@@ -43,6 +42,17 @@ def example_command(shown: Component | Pipeline, target: str, mapped: Sequence[s
     required = [f"{port.name}={port.name.upper()}" for port in example_inputs(shown.inputs)]
     maps = [word for one in mapped for word in ("--map", one)]
     return shlex.join(["allranks", "run", target, *required, *maps])
+
+
+def example_inputs(inputs: Mapping[str, Input]) -> list[Input]:
+    """The inputs that an example has to give: what is required, and of numbered ports the first two.
+
+    Azure ML has no lists of data: a component that takes several of a kind has ``NAME_1``, ``NAME_2``, ..., each
+    optional, since it is open which is the last, and refuses to run with none.
+    """
+    series = [name.removesuffix("_1") for name in inputs if name.endswith("_1")]
+    numbered = {f"{stem}_{number}" for stem in series for number in (1, 2) if inputs[f"{stem}_1"].is_data}
+    return [port for name, port in inputs.items() if port.required or name in numbered]
 
 
 def _launch_document(distribution: Distribution | None, resources: Resources) -> dict[str, Any]:

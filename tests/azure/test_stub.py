@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from allranks import catalogue, stubs
+from allranks import catalogue
 from allranks.spec import read_component
+from tools import stubs
 
 ROOT = Path(__file__).parents[2]
 

@@ -23,6 +23,7 @@ def test_the_version_is_printed(cli: Callable[..., Called]) -> None:
         ("renew --locks --upgrade", "make locks"),
         ("renew --advisories", "make audit"),
         ("renew --advisories-from clone", "make audit"),
+        ("renew --pipelines", "make renew"),
     ],
 )
 def test_a_removed_option_names_what_takes_its_place(cli: Callable[..., Called], words: str, instead: str) -> None:

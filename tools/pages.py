@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from allranks.catalogue import first_sentence
+from allranks.cli.show_document import example_inputs
 from allranks.sizes import BuildTable, VMSize, images_in_words, runs_on
 from allranks.spec import Component, Input, Output
 from allranks.spec.distribution import distribution_kind
@@ -68,17 +69,6 @@ def _allowed(port: Input) -> str:
 
 def _output(port: Output) -> Sequence[str]:
     return (f"`{port.name}`", port.type or "", port.mode or "", " ".join(port.description.split()))
-
-
-def example_inputs(inputs: Mapping[str, Input]) -> list[Input]:
-    """The inputs that an example has to give: what is required, and of numbered ports the first two.
-
-    Azure ML has no lists of data: a component that takes several of a kind has ``NAME_1``, ``NAME_2``, ..., each
-    optional, since it is open which is the last, and refuses to run with none.
-    """
-    series = [name.removesuffix("_1") for name in inputs if name.endswith("_1")]
-    numbered = {f"{stem}_{number}" for stem in series for number in (1, 2) if inputs[f"{stem}_1"].is_data}
-    return [port for name, port in inputs.items() if port.required or name in numbered]
 
 
 def yaml_step(component: Component) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
+from allranks import library
 from allranks.spec import Component, Input
 from allranks.spec.values import plain_number
 
-STUB_FILE = Path(__file__).parent / "azure" / "components.pyi"
+STUB_FILE = library.root() / "allranks" / "azure" / "components.pyi"
 _BEGIN = (
     "# From here on made from the components' YAML by `python -m allranks.renew`: change that, and make it again.\n"
 )

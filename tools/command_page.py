@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Iterator, Mapping
 
-from allranks.pages import MADE, markdown_table
+from tools.pages import MADE, markdown_table
 
 
 def command_line_page(verbs: Mapping[str, argparse.ArgumentParser]) -> str:

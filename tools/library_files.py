@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from allranks import catalogue, library, pages, sizes, stubs
+from allranks import catalogue, library, sizes
 from allranks.cli.main import VERBS, verb_parser
-from allranks.command_page import command_line_page
-from allranks.errors import StorageError
 from allranks.spec import read_component
+from tools import pages, stubs
+from tools.command_page import command_line_page
 
 _EXTRAS = {
     "torch": "pytorch",
@@ -43,10 +43,8 @@ _EXTRAS_MARKS = (
 
 
 def made_files() -> Mapping[Path, str]:
-    """Every file that is made from YAML and requirements, with its text; raises StorageError outside of a checkout."""
+    """Every file that is made from YAML and requirements, with its text."""
     root = library.root()
-    if not (root / "docs").is_dir():
-        raise StorageError(f"there is no {root / 'docs'}: only a checkout can be renewed.")
     components = [read_component(path) for path in catalogue.component_files().values()]
     folder = root / "docs" / "components"
     page = root / "docs" / "sizes.md"

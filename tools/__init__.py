@@ -1,0 +1,1 @@
+"""Programs for maintainers of the checkout; the wheel does not contain them."""
