@@ -46,7 +46,6 @@ test-environments: $(VENV)/.stamp-dev ## build each environment from its lock, a
 
 renew: $(VENV)/.stamp-dev ## write what follows from settings, imports and YAML: components, pages, types, pipelines
 	$(BIN)/python -m tools.renew --pipelines $(ARGS)
-	$(if $(filter --check,$(ARGS)),,$(BIN)/python -m tests.azure.record_bodies && $(BIN)/python -m tests.local.variables_page)
 
 locks: $(VENV)/.stamp-dev ## resolve constraints.txt and every environment's lock (some: ENVIRONMENTS=compare; newest: ARGS=--upgrade)
 	PATH="$(abspath $(BIN)):$$PATH" environments/lock.sh $(ARGS) $(ENVIRONMENTS)

@@ -41,6 +41,9 @@ _EXTRAS_MARKS = (
     "# End of what is made.\n",
 )
 
+_MADE_FOLDERS = {"docs/components": "*.md", "tests/azure/recorded": "*.json"}
+"""Folders in which every file of this pattern is made."""
+
 
 def made_files() -> Mapping[Path, str]:
     """Every file that is made from YAML and requirements, with its text."""
@@ -104,6 +107,8 @@ def _with_block(text: str, begin: str, inside: str, end: str) -> str:
 
 
 def left_over(files: Mapping[Path, str]) -> list[Path]:
-    """Pages of components that there are no more."""
-    folder = library.root() / "docs" / "components"
-    return [path for path in sorted(folder.glob("*.md")) if path not in files]
+    """Return pages and records of assets that no longer exist, from the folders that these files lie in."""
+    folders = {path.parent for path in files}
+    patterns = {library.root() / name: pattern for name, pattern in _MADE_FOLDERS.items()}
+    present = (path for folder, pattern in patterns.items() if folder in folders for path in folder.glob(pattern))
+    return sorted(path for path in present if path not in files)

@@ -13,6 +13,8 @@ from pathlib import Path
 from allranks import library
 from allranks.renew import renew_tree, write_stale
 from tools.library_files import exported_pipelines, left_over, made_files
+from tools.record_bodies import body_records
+from tools.variables_page import variables_page
 
 
 def renew_checkout(*, only_check: bool = False, pipelines: bool = False) -> list[Path]:
@@ -20,13 +22,18 @@ def renew_checkout(*, only_check: bool = False, pipelines: bool = False) -> list
 
     Args:
         only_check: write and remove nothing.
-        pipelines: also export ``pipelines/*.py``, which takes some seconds for each.
+        pipelines: also write what needs the Azure SDK or a run, which takes about a minute: the YAML of
+            ``pipelines/*.py``, the records of what is sent, ``docs/variables.md``.
     """
     stale = renew_tree(library.root(), only_check=only_check)
-    stages: list[Callable[[], Mapping[Path, str]]] = [made_files, *([exported_pipelines] if pipelines else [])]
+    stages: list[Callable[[], Mapping[Path, str]]] = [made_files]
+    stages += [exported_pipelines, body_records, variables_page] if pipelines else []
+    made: dict[Path, str] = {}
     for stage in stages:  # each reads what the previous one has written
-        stale += write_stale(stage(), only_check=only_check)
-    gone = left_over(made_files())
+        files = stage()
+        stale += write_stale(files, only_check=only_check)
+        made |= files
+    gone = left_over(made)
     if not only_check:
         for path in gone:
             path.unlink()
@@ -37,7 +44,11 @@ def main() -> int:
     """Print the stale files; with ``--check`` return 1 if there are any."""
     parser = argparse.ArgumentParser(prog="python -m tools.renew", description="Write every generated file.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
-    parser.add_argument("--pipelines", action="store_true", help="also export pipelines/*.py")
+    parser.add_argument(
+        "--pipelines",
+        action="store_true",
+        help="also what needs the Azure SDK or a run: the YAML of pipelines, records, docs/variables.md",
+    )
     args = parser.parse_args()
     stale = renew_checkout(only_check=args.check, pipelines=args.pipelines)
     for path in stale:

@@ -17,7 +17,7 @@ from allranks.azure.register_assets import find_assets
 from allranks.azure.register_copies import asset_copy
 from allranks.local import snapshot
 from allranks.spec import read_component
-from tests.azure import record_bodies
+from tools import record_bodies
 
 ROOT = Path(__file__).parents[2]
 NAMES = [
@@ -34,11 +34,11 @@ def by_name() -> dict[str, LibraryAsset]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_sent_is_what_was_recorded(by_name: dict[str, LibraryAsset], name: str) -> None:
-    file = record_bodies.file_of(by_name[name])
+    file = record_bodies.record_file(by_name[name])
     before = file.read_text() if file.is_file() else ""
-    now = record_bodies.text_of(by_name[name])
+    now = record_bodies.body_record(by_name[name])
     diff = "\n".join(difflib.unified_diff(before.splitlines(), now.splitlines(), "recorded", "now", lineterm="", n=2))
-    assert not diff, f"{name} would be sent differently:\n{diff}\nIf that is meant: {record_bodies.COMMAND}"
+    assert not diff, f"{name} would be sent differently:\n{diff}\nIf that is meant: make renew"
 
 
 def test_there_is_no_record_of_what_is_no_more(by_name: dict[str, LibraryAsset]) -> None:

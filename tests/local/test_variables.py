@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from allranks.local.variables import inherited_variables
-from tests.local import variables_page
 from tests.local.support import allranks, pipeline, run_json, step
+from tools import variables_page
 
 DUMP = 'python -c \'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + os.environ.get("RANK", ""), "w"))\' '
 
@@ -55,9 +55,7 @@ def test_a_rank_finds_what_jobs_on_azure_ml_have_printed_or_the_reason_is_known(
 
 
 def test_the_page_of_variables_is_what_the_comparison_says(environments):
-    assert variables_page.PAGE.read_text() == variables_page.page_text(environments), (
-        "python -m tests.local.variables_page"
-    )
+    assert variables_page.PAGE.read_text() == variables_page.page_text(environments), "run: make renew"
 
 
 def test_no_reason_is_left_over():

@@ -1,7 +1,6 @@
-"""docs/variables.md: what Azure ML sets for a rank, and what a local run sets; ``python -m tests.local.variables_page``.
+"""Write docs/variables.md: the variables that Azure ML sets for a rank beside those of a local run.
 
-A step is really run in the shape of each dump in ``azure_variables.yaml``, and what one of its ranks finds in its
-environment is compared with the dump.
+Each dump in ``azure_variables.yaml`` is compared with the environment of a rank in a real local run of the same shape.
 """
 
 from __future__ import annotations
@@ -19,23 +18,24 @@ from typing import Any
 
 import yaml
 
-from tests.helpers import ROOT
-from tests.local.support import command
+from allranks import library
 
-PAGE = ROOT / "docs" / "variables.md"
+PAGE = library.root() / "docs" / "variables.md"
 DUMPS: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "azure_variables.yaml").read_text())
 _PRINT = (
     "python -c 'import json, os, sys; json.dump(dict(os.environ), "
-    'open(sys.argv[1] + "/" + os.environ["AZUREML_PROCESS_NAME"], "w"))\' ${{outputs.out}} ${{inputs.data}} ${{inputs.text}}'
+    'open(sys.argv[1] + "/" + os.environ["AZUREML_PROCESS_NAME"], "w"))\' '
+    "${{outputs.out}} ${{inputs.data}} ${{inputs.text}}"
 )
 _PREAMBLE = """\
 # The variables of a rank
 
-<!-- Made by `python -m tests.local.variables_page` from what jobs on Azure ML have printed and from runs here. -->
+<!-- Made by `make renew` from what jobs on Azure ML have printed and from runs here. -->
 
-What processes of jobs on Azure ML have printed of their environment, in public threads, beside what the engine sets for
-the same kind of job. **same** means the same value, or what stands for it here: the address of an emulated node for that
-of a node. Where it is not the same, the reason stands beside it. What a launcher such as torchrun adds is its own.
+The left values are environments that jobs on Azure ML have printed, taken from public threads. They are compared with
+a local run of the same kind of job. **same** means the same value or its local counterpart, such as the address of an
+emulated node. Every other row gives the reason for the difference. Variables that launchers such as torchrun add are
+left out.
 """
 
 
@@ -50,6 +50,12 @@ class Comparison:
     reason: str
 
 
+def variables_page() -> Mapping[Path, str]:
+    """Return the page by its file; runs a pipeline for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {PAGE: page_text(run_all(Path(folder)))}
+
+
 def run_all(folder: Path) -> dict[str, dict[str, str]]:
     """The environment of one rank for each dump, of a run whose steps have the dumps' shapes."""
     (folder / "data").mkdir()
@@ -57,11 +63,13 @@ def run_all(folder: Path) -> dict[str, dict[str, str]]:
     file = folder / "pipeline.yaml"
     file.write_text(json.dumps({"type": "pipeline", "experiment_name": "named", "jobs": jobs}))
     # Of the caller's variables only these, or one that is set by chance would count as set by the engine.
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command("run", file, "--json"), cwd=folder, env=kept, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {
+        "PYTHONPATH": str(library.root())
+    }
+    command = [sys.executable, "-m", "allranks", "run", str(file), "--json"]
+    done = subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True, timeout=280, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
     result = json.loads(done.stdout)
     found = {}
     for step, (title, dump) in zip(jobs, DUMPS["dumps"].items(), strict=True):
@@ -89,7 +97,7 @@ def _step(dump: Mapping[str, Any]) -> dict[str, Any]:
 
 def compared(dump: Mapping[str, Any], seen: Mapping[str, str]) -> Iterator[Comparison]:
     """Each variable of a dump, and those that must not be there but are."""
-    filled = _placeholders(dump, seen)
+    filled = _placeholders(dump)
     for name, value in dump["variables"].items():
         expected = value
         for placeholder, text in filled.items():
@@ -108,7 +116,7 @@ def reason(name: str) -> str:
     return next((why for key, why in DUMPS["reasons"].items() if fnmatch.fnmatchcase(name, key)), "")
 
 
-def _placeholders(dump: Mapping[str, Any], seen: Mapping[str, str]) -> dict[str, str]:
+def _placeholders(dump: Mapping[str, Any]) -> dict[str, str]:
     rank, processes = dump["rank"] or 0, dump["processes"]
     node, local = divmod(rank, processes)
     addresses = [f"127.0.0.{number + 1}" for number in range(dump["nodes"])]
@@ -137,9 +145,3 @@ def page_text(environments: Mapping[str, Mapping[str, str]]) -> str:
 
 def _shown(value: str) -> str:
     return "any" if value == "*" else f"`{value}`"
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        PAGE.write_text(page_text(run_all(Path(made))), encoding="utf-8")
-    print(PAGE, file=sys.stderr)
