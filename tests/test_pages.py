@@ -11,16 +11,16 @@ import pytest
 from allranks import catalogue
 from allranks.cli.show_document import example_inputs
 from allranks.spec import check_document, read_component, read_spec
-from tools import library_files, pages
+from tools import pages, renew
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_nothing_is_stale() -> None:
-    files = library_files.made_files()
+    files = renew.made_files()
     stale = [str(path) for path, text in files.items() if not path.is_file() or path.read_text() != text]
-    assert stale == [], "renew them with: python -m allranks.renew"
-    assert library_files.left_over(files) == []
+    assert stale == [], "renew them with: make renew"
+    assert renew.left_over(files) == []
 
 
 def test_the_command_names_what_is_stale_and_writes_nothing_when_it_only_checks() -> None:
@@ -31,7 +31,7 @@ def test_the_command_names_what_is_stale_and_writes_nothing_when_it_only_checks(
 
 def test_the_table_stays_between_its_marks() -> None:
     page = (ROOT / "docs" / "sizes.md").read_text()
-    other = library_files.with_table(page, "sizes", "| another |")
+    other = renew.with_table(page, "sizes", "| another |")
     assert "| another |" in other
     assert "Standard_ND40rs_v2" not in other
     assert other.startswith(page[:200])

@@ -1,9 +1,10 @@
-"""Pages in Markdown that are written from the library's own files: one for each component, and the tables of sizes."""
+"""Markdown for docs/: the components' pages, the page of the command line, and the tables of sizes and builds."""
 
 from __future__ import annotations
 
+import argparse
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from allranks.catalogue import first_sentence
 from allranks.cli.show_document import example_inputs
@@ -12,22 +13,22 @@ from allranks.spec import Component, Input, Output
 from allranks.spec.distribution import distribution_kind
 from allranks.spec.values import plain_number
 
-MADE = "<!-- Made from {} by `python -m allranks.renew`: change that, and make it again. -->"
+_MADE = "<!-- Made from {} by `make renew`. Edit the source, not this page. -->"
 
 
 def component_page(component: Component) -> str:
     """The page of a component: what Designer shows, the outputs, and how to use it in YAML, in Python and here."""
     parts = [
         f"# {component.display_name or component.name}",
-        MADE.format(f"components/{component.name}/component.yaml"),
+        _MADE.format(f"components/{component.name}/component.yaml"),
         " ".join(component.description.split()),
-        markdown_table(("", ""), _facts(component)),
+        _markdown_table(("", ""), _facts(component)),
         "## Inputs",
-        markdown_table(("input", "type", "default", "allowed", ""), map(_input, component.inputs.values()))
+        _markdown_table(("input", "type", "default", "allowed", ""), map(_input, component.inputs.values()))
         if component.inputs
         else "None.",
         "## Outputs",
-        markdown_table(("output", "type", "mode", ""), map(_output, component.outputs.values())),
+        _markdown_table(("output", "type", "mode", ""), map(_output, component.outputs.values())),
         "## In YAML",
         f"```yaml\n{yaml_step(component)}```",
         "## In Python",
@@ -133,8 +134,8 @@ def _local_command(component: Component) -> str:
 
 def index_page(components: Sequence[Component]) -> str:
     """The list of the components' pages."""
-    table = markdown_table(("", "name", "distribution", ""), map(_index_row, components))
-    return "\n\n".join(["# Components", MADE.format("the components' YAML"), table]) + "\n"
+    table = _markdown_table(("", "name", "distribution", ""), map(_index_row, components))
+    return "\n\n".join(["# Components", _MADE.format("the components' YAML"), table]) + "\n"
 
 
 def _index_row(one: Component) -> Sequence[str]:
@@ -142,10 +143,55 @@ def _index_row(one: Component) -> Sequence[str]:
     return (f"[{one.display_name}]({one.name}.md)", f"`{one.name}`", kind, first_sentence(one.description))
 
 
+def command_line_page(verbs: Mapping[str, argparse.ArgumentParser]) -> str:
+    """The page of the command line: each verb and its commands with their arguments, as ``--help`` has them."""
+    listed = _markdown_table(
+        ("", ""), ((f"[`{name}`](#allranks-{name})", verb.description or "") for name, verb in verbs.items())
+    )
+    parts = [
+        "# The command line",
+        _MADE.format("the parsers in allranks/cli"),
+        "Exit codes: 0 all succeeded, 1 a step failed, 2 what was asked for is wrong, 130 after Ctrl-C.",
+        listed,
+        *(part for verb in verbs.values() for part in _verb_parts(verb, 2)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _verb_parts(parser: argparse.ArgumentParser, level: int, above: Collection[str] = ()) -> Iterator[str]:
+    """The heading, the sentence and the arguments of a verb, then what commands below it have besides."""
+    yield f"{'#' * level} {parser.prog}"
+    yield f"{_sentence(parser.description or '')}."
+    actions = [one for one in parser._actions if one.help != argparse.SUPPRESS and one.dest != "help"]  # noqa: SLF001 argparse has no other way
+    commands = {name: below for one in actions if isinstance(one.choices, dict) for name, below in one.choices.items()}
+    found = {_argument(one): _explained(one, parser) for one in actions if not isinstance(one.choices, dict)}
+    if rows := [row for row in found.items() if row[0] not in above]:
+        yield _markdown_table(("argument", ""), rows)
+    for below in commands.values():
+        yield from _verb_parts(below, level + 1, found)
+
+
+def _argument(action: argparse.Action) -> str:
+    metavar = action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar or ())
+    value = "" if action.nargs == 0 else metavar or "|".join(map(str, action.choices or ())) or action.dest.upper()
+    names = ", ".join(f"{name} {value}".strip() for name in action.option_strings) or value
+    return f"`{names}`"
+
+
+def _explained(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
+    """The help of an argument, with what argparse puts into it."""
+    values = {**vars(action), "prog": parser.prog}
+    return _sentence((action.help or "") % values)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def sizes_table(sizes: Iterable[VMSize]) -> str:
     """The VM sizes as a table; those that are retired come last."""
     head = ("size", "GPUs", "GB each", "InfiniBand", "environments", "source")
-    return markdown_table(head, map(_size, sorted(sizes, key=lambda size: bool(size.retired))))
+    return _markdown_table(head, map(_size, sorted(sizes, key=lambda size: bool(size.retired))))
 
 
 def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
@@ -158,17 +204,17 @@ def builds_table(table: BuildTable, sizes: Iterable[VMSize]) -> str:
         later = ", ".join(gpu for gpu, one in known.items() if runs_on(one, build.ptx))
         gpus += f"; {later} with a driver of series {build.ptx_driver} or newer" if later else ""
         rows.append((build.label, build.cuda, gpus, f"{build.driver} and newer", build.why))
-    return markdown_table(("framework", "CUDA", "GPUs", "drivers", "why"), rows)
+    return _markdown_table(("framework", "CUDA", "GPUs", "drivers", "why"), rows)
 
 
 def _size(size: VMSize) -> Sequence[str]:
     name = f"`{size.name}`" + (f" (retired {size.retired})" if size.retired else "")
     gpus = f"{size.gpus} {size.gpu}" if size.gpus else ""
     source = f"[{size.series}]({size.source})"
-    return (name, gpus, str(size.gpu_memory or ""), infiniband_words(size), images_in_words(size), source)
+    return (name, gpus, str(size.gpu_memory or ""), _infiniband_words(size), images_in_words(size), source)
 
 
-def infiniband_words(size: VMSize) -> str:
+def _infiniband_words(size: VMSize) -> str:
     """The InfiniBand of a size in words: ``8 x 400 Gb/s``; empty for none."""
     if size.has_unusable_rdma:
         return "unusable: no SR-IOV"
@@ -177,7 +223,7 @@ def infiniband_words(size: VMSize) -> str:
     return f"{size.link_speed} Gb/s" if size.links == 1 else f"{size.links} x {size.link_speed} Gb/s"
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of Markdown; bars in cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

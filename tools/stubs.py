@@ -1,4 +1,4 @@
-"""What editors and type checkers are told about ``allranks.components``: ``components.pyi``, written from the YAML."""
+"""Write ``components.pyi``, the types of ``allranks.components``, from the components' YAML."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from allranks.spec import Component, Input
 from allranks.spec.values import plain_number
 
 STUB_FILE = library.root() / "allranks" / "azure" / "components.pyi"
-_BEGIN = (
-    "# From here on made from the components' YAML by `python -m allranks.renew`: change that, and make it again.\n"
-)
+_BEGIN = "# Below: generated from the components' YAML by `make renew`. Edit the YAML instead.\n"
 """What stands above this line of the file is written by hand, and kept."""
 _ALIASES = {"string": "Text", "integer": "Whole", "number": "Number", "boolean": "bool | _Later"}
 _WIDTH = 120 - 8

@@ -21,7 +21,7 @@ class Step(Command, Generic[_Outputs]):
     @property
     def outputs(self) -> _Outputs: ...
 
-# From here on made from the components' YAML by `python -m allranks.renew`: change that, and make it again.
+# Below: generated from the components' YAML by `make renew`. Edit the YAML instead.
 
 class DataOutputs:
     data: NodeOutput

@@ -16,7 +16,7 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Cluster</title>
 <style>
-/* Made by `python -m allranks.renew`. */
+/* Made by `make renew`. */
 :root { color-scheme: light dark; --paper: #fff; --panel: #f5f6f8; --ink: #1c2330; --soft: #596273; --line: #d8dce3;
   --accent: #1a5fd0; --good: #12692f; --bad: #b42a19; --warn: #8f5400; }
 @media (prefers-color-scheme: dark) { :root { --paper: #12161d; --panel: #1b212b; --ink: #e6e9ef; --soft: #a3adbc;

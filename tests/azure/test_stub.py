@@ -46,7 +46,7 @@ def wrong(data: Input) -> None:
 def test_the_stub_is_current() -> None:
     made = stubs.components_stub([read_component(path) for path in catalogue.component_files().values()])
     kept = (ROOT / "allranks" / "azure" / "components.pyi").read_text()
-    assert kept == made, "renew it with: python -m allranks.renew"
+    assert kept == made, "renew it with: make renew"
 
 
 @pytest.mark.slow
