@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from allranks.cli.attempt_words import attempt_words, retrying_words
 from allranks.cli.child_rows import child_rows
 from allranks.cli.live_curves import LiveCurves
 from allranks.cli.live_progress import LiveProgress
-from allranks.cli.live_table import best_trial, shorter_metrics, shown_parameters, status_table
-from allranks.cli.live_view import LiveView
+from allranks.cli.live_table import best_trial, brief_metrics, shown_parameters, status_table
 from allranks.cli.log_choice import LogChoice
 from allranks.cli.log_stream import LogStream
 from allranks.cli.shown_run import LogObserver, RunDisplay, ShownRun, marked_lines, stopping_words
@@ -31,6 +31,9 @@ from allranks.local.result import RETRYING, RUNNING, SUCCEEDED, RunResult, StepR
 from allranks.performing import PreparedRun
 from allranks.redaction import redact
 from allranks.wording import duration_words, number_words, with_count
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 _REFRESH = 0.25  # seconds
 _MOST_WAITING = 2**18  # bytes of one log that a terminal is given at a time: more than anybody reads
@@ -150,11 +153,6 @@ class _Together(RunObserver):
         if not any(isinstance(observer, _LiveTable) for observer in self._observers):
             print_note(note)
 
-    def killed(self) -> None:
-        """The engine was killed."""
-        for observer in self._observers:
-            observer.killed()
-
 
 class _LineObserver(LogObserver):
     """One line for each change, for logs and pipes, and between them what the ranks print."""
@@ -178,7 +176,7 @@ class _LiveTable(ShownRun):
 
     def __init__(self, logs: LogChoice, retries: int | None) -> None:
         self._retries = retries
-        self._view: LiveView | None = None
+        self._live: Live | None = None
         self._curves: LiveCurves | None = None
         self._progress = LiveProgress()
         self._results: dict[str, StepResult] = {}
@@ -190,51 +188,52 @@ class _LiveTable(ShownRun):
         """Open the table."""
         self._curves = LiveCurves(run.home)
         print(f"run {run.id} in {run.path}", flush=True)
-        self._view = LiveView()
+        from rich.live import Live
+
+        self._live = Live(auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._live.start()
 
     def changed(self, step: StepResult) -> None:
         """Remember what becomes of a step; that an attempt of it has failed is said above the table, to stay."""
         self._logs.changed(step)
         self._results[step.name] = step
-        if step.status == RETRYING and self._view is not None:
-            self._view.print_above(redact(f"{step.name}: {_described(step, self._retries)}\n"))
+        if step.status == RETRYING:
+            self._print_above(redact(f"{step.name}: {_described(step, self._retries)}\n"))
         self._drawn = 0.0
 
     def tick(self, steps: Mapping[str, StepExecution]) -> None:
         """Draw the table, unless it was drawn a moment ago."""
-        if self._view is None or self._curves is None:
+        if self._live is None or self._curves is None:
             return
         self._logs.look()
         if time.monotonic() - self._drawn >= _REFRESH:
             self._drawn = time.monotonic()
             results = [execution.result() for execution in steps.values()]
-            width, height = self._view.size
-            self._view.draw(status_table(results, width, self._curves, self._progress, height))
+            width, height = self._live.console.size
+            self._live.update(status_table(results, width, self._curves, self._progress, height), refresh=True)
 
     def noted(self, note: str) -> None:
         """Say it above the table."""
-        if self._view is not None:
-            self._view.print_above(redact(f"note: {note}\n"))
-
-    def killed(self) -> None:
-        """Leave the terminal as it was found."""
-        if self._view is not None:
-            self._view.restore_after_kill()
+        self._print_above(redact(f"note: {note}\n"))
 
     def close(self) -> None:
         """Take the table away, and leave one line for each step in its place."""
         self._logs.close()
-        if self._view is not None:
-            self._view.close()
-            self._view = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
         if self._curves is not None:
             self._curves.close()
         for step in self._results.values():
             print(redact(f"  {step.name}: {_described(step, self._retries)}"))
 
     def _print_logs(self, step: str, rank: int, lines: list[str]) -> None:
-        if self._view is not None:
-            self._view.print_above(marked_lines(step, rank, lines, styled=self._styled))
+        self._print_above(marked_lines(step, rank, lines, styled=self._styled))
+
+    def _print_above(self, text: str) -> None:
+        """Print whole lines above the table, with their own colours, unbroken."""
+        if self._live is not None:
+            self._live.console.out(text, highlight=False, end="")
 
 
 def _described(step: StepResult, retries: int | None) -> str:
@@ -247,7 +246,7 @@ def _described(step: StepResult, retries: int | None) -> str:
     if step.status == RETRYING:
         return retrying_words(step, retries)
     if step.reused_from:
-        return f"reused from {step.reused_from}" + _tail(shorter_metrics(step.metrics)[0])
+        return f"reused from {step.reused_from}" + _tail(brief_metrics(step.metrics))
     took = duration_words(step.seconds) if step.started is not None else ""
     if step.aborts_at_exit:
         took += f", attempt repeated {step.aborts_at_exit} times: a rank was killed by SIGABRT while Python ended"
@@ -257,7 +256,7 @@ def _described(step: StepResult, retries: int | None) -> str:
         step.status
         + _tail(took)
         + _tail(further if step.restarts.goodput is None else restart_words(step.restarts))
-        + _tail(shorter_metrics(step.metrics)[0])
+        + _tail(brief_metrics(step.metrics))
         + _tail(best_trial(step.sweep))
     )
     why = step.failure.message if step.failure and step.parameters else ""  # a step's is told at the end
@@ -286,7 +285,7 @@ def _print_summary(result: RunResult) -> None:
     lines += [
         (f"{step.name}{child}", metrics or status)
         for step in result.steps.values()
-        for child, status, _, metrics in child_rows(step.child_runs, lambda metrics: shorter_metrics(metrics)[0])
+        for child, status, _, metrics in child_rows(step.child_runs, brief_metrics)
     ]
     lines += [(name, str(_page(path))) for name, path in result.outputs.items()]
     lines += [("logs", f"{result.run_dir}/steps/*/user_logs"), ("page of the run", str(result.run_dir / "report.html"))]

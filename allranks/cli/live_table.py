@@ -1,17 +1,15 @@
-"""The rows of a run that goes on: each step's, and each running trial's; the fewest in a low terminal."""
+"""The live table of a run: a row for each step and for each running trial of a sweep."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.live_curves import LiveCurves, ShownCurve
-from allranks.cli.live_fit import TableLine, fit_table
 from allranks.cli.live_progress import LiveProgress
-from allranks.cli.sparklines import SHOWN_METRICS
-from allranks.cli.text import cut_end, one_line
+from allranks.cli.sparklines import SHOWN_METRICS, draw_sparkline, draws_blocks
+from allranks.cli.text import one_line
 from allranks.local.folders import StepFolder
 from allranks.local.result import (
     CANCELLED,
@@ -26,7 +24,7 @@ from allranks.local.result import (
     TrialResult,
 )
 from allranks.redaction import redact_named
-from allranks.wording import ranks_words, short_number
+from allranks.wording import ranks_words, short_duration, short_number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,7 +33,56 @@ STATUS_STYLES = {SUCCEEDED: "green", FAILED: "bold red", RUNNING: "cyan", RETRYI
 _WORKING = (RUNNING, RETRYING)
 _SPEEDS = ("samples_per_second", "tokens_per_second")
 _GAP = "  "  # between two metrics
-_URGENT = {RUNNING: 0, RETRYING: 0, FAILED: 1, WAITING: 2}  # what a low terminal shows first; all else has ended
+_URGENT = (RUNNING, RETRYING, FAILED, WAITING)  # what a low terminal shows first; all else has ended
+_COLUMNS = {
+    "step": 0,
+    "status": 0,
+    "nodes x ranks": 120,
+    "time": 0,
+    "progress": 50,
+    "left": 70,
+    "curve": 100,
+    "metrics": 80,
+}
+"""The columns, each with the width of a terminal that is needed to show it."""
+_BAR, _CURVE = 10, 20  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """One line of the table.
+
+    Attributes:
+        seconds: how long it has taken so far; None for what has not begun, or was reused.
+        left: seconds that it will go on, if that is known.
+        stalled: seconds that it has made no step, where that is unusual; then nobody knows what is left.
+        metrics: what was measured.
+        curve: the values of the main metric.
+    """
+
+    step: str
+    status: str
+    ranks: str = ""
+    seconds: float | None = None
+    progress: StepProgress | None = None
+    left: float | None = None
+    metrics: str = ""
+    curve: Sequence[float] = ()
+    stalled: float | None = None
+
+    def cells(self) -> dict[str, str]:
+        """The text of each column."""
+        left = "" if self.left is None else f"~{short_duration(self.left)}"
+        return {
+            "step": self.step,
+            "status": self.status,
+            "nodes x ranks": self.ranks,
+            "time": "-" if self.seconds is None else short_duration(self.seconds),
+            "progress": "" if self.progress is None else _bar(self.progress),
+            "left": left if self.stalled is None else f"stalled {short_duration(self.stalled)}",
+            "curve": draw_sparkline(self.curve, _CURVE),
+            "metrics": self.metrics,
+        }
 
 
 def status_table(
@@ -45,39 +92,49 @@ def status_table(
     progress: LiveProgress | None = None,
     height: int | None = None,
 ) -> Table:
-    """The table of all steps and of the running trials of sweeps, in so many columns and lines."""
+    """Return the table of all steps and of the running trials of sweeps.
+
+    A terminal with fewer lines shows running steps first, then failed and waiting ones, and counts the others.
+    """
     from rich.table import Table
     from rich.text import Text
 
     known = progress or LiveProgress()
-    lines, hidden = _shown_lines([line for step in steps for line in _lines(step, curves, known)], height)
-    fit = fit_table(lines, width)
-    table = Table(
-        box=None, pad_edge=False, caption=cut_end(hidden, width) or None, caption_justify="left", caption_style="dim"
-    )
-    for title in fit.shown:
-        table.add_column(fit.title(title), no_wrap=True)
-    for line in lines:
-        cells = line.cells(fit)
-        style = STATUS_STYLES.get(line.status, "")
-        table.add_row(*(Text(cells[title], style=style if title == "status" else "") for title in fit.shown))
+    lines = [line for step in steps for line in _lines(step, curves, known)]
+    hidden = 0
+    if height is not None and len(lines) >= height:
+        room = max(1, height - 2)
+        lines, hidden = sorted(lines, key=_urgency)[:room], len(lines) - room
+    rows = [line.cells() for line in lines]
+    shown = [title for title, least in _COLUMNS.items() if width >= least and any(row[title] for row in rows)]
+    table = Table(box=None, pad_edge=False, caption_justify="left", caption_style="dim")
+    table.caption = f"and {hidden} more" if hidden else None
+    longest_name = max(8, min(24, width - 36), width - 96)  # leaves room for the columns without metrics
+    for title in shown:
+        table.add_column(title, no_wrap=title != "metrics", max_width=longest_name if title == "step" else None)
+    for row in rows:
+        styles = {"status": STATUS_STYLES.get(row["status"], "")}
+        cells = [Text(row[title], styles.get(title, ""), no_wrap=True) for title in shown]
+        for cell in cells:
+            cell.overflow = "ellipsis" if draws_blocks() else "crop"
+        table.add_row(*cells)
     return table
 
 
-def _shown_lines(lines: Sequence[TableLine], height: int | None) -> tuple[Sequence[TableLine], str]:
-    """The lines for which there is room below the titles, in their order, and what there is of others."""
-    if height is None or len(lines) < height:
-        return lines, ""
-    room = max(1, height - 2)
-    ended = len(_URGENT)
-    # Of what waits the next to come, of what has ended the last.
-    order = [
-        (_URGENT.get(line.status, ended), at if line.status in _URGENT else -at, at) for at, line in enumerate(lines)
-    ]
-    chosen = {at for *_, at in sorted(order)[:room]}
-    numbers = Counter(line.status for at, line in enumerate(lines) if at not in chosen)
-    rest = f"and {len(lines) - room} more: {', '.join(f'{number} {status}' for status, number in numbers.items())}"
-    return [line for at, line in enumerate(lines) if at in chosen], rest if height > 2 else ""
+def _urgency(line: TableLine) -> int:
+    return _URGENT.index(line.status) if line.status in _URGENT else len(_URGENT)
+
+
+def _bar(progress: StepProgress) -> str:
+    """A bar and a percentage; the number of steps done, where the number of all steps is unknown."""
+    if progress.step is None or (progress.step == 0 and not progress.total):
+        return ""
+    if not progress.total:
+        return f"step {progress.step:,}"
+    share = min(1.0, progress.step / progress.total)
+    full = round(share * _BAR)
+    done, rest = "█░" if draws_blocks() else "#."
+    return f"{done * full}{rest * (_BAR - full)} {share:4.0%}"
 
 
 def _lines(step: StepResult, curves: LiveCurves, known: LiveProgress) -> list[TableLine]:
@@ -89,23 +146,23 @@ def _lines(step: StepResult, curves: LiveCurves, known: LiveProgress) -> list[Ta
     curve = _curve(step, executed, curves)
     line = TableLine(
         one_line(step.name),
-        step.status,
+        step.status if step.reused_from is None else "reused",
         ranks_words(step.nodes, step.processes),
         None if step.started is None else step.seconds,
         progress,
         known.left(step.name, step.attempts, progress) if step.status == RUNNING else None,
         _measured(step, progress, curve.metric),
         curve.values,
-        is_reused=step.reused_from is not None,
         stalled=known.stalled(step.name, step.attempts, progress) if step.status == RUNNING else None,
     )
     if step.sweep is None or step.status != RUNNING:
         return [line]
     over = sum(trial.status in {SUCCEEDED, FAILED, CANCELLED} for trial in step.sweep.trials)
     trials = StepProgress(over, step.sweep.most)
-    best = (*_best_values(step.sweep, line.metrics),)
+    best = best_trial(step.sweep)
     left = known.left(step.name, step.attempts, trials)
-    told = replace(line, progress=trials, left=left, metrics=best, stalled=None)  # its trials tell that for themselves
+    metrics = f"{best}{_GAP}{line.metrics}" if best else ""
+    told = replace(line, progress=trials, left=left, metrics=metrics, stalled=None)  # its trials tell that themselves
     return [told, *_trials(step.name, step.sweep, curves, known)]
 
 
@@ -126,19 +183,14 @@ def _curve(step: StepResult, executed: StepFolder, curves: LiveCurves) -> ShownC
     return curves.curve_of(best, primary=sweep.metric, is_finished=True)
 
 
-def _measured(step: StepResult, progress: StepProgress, main: str) -> tuple[str, ...]:
-    """Ways to say what a step has measured, the metric of its curve first, or what it has decided."""
+def _measured(step: StepResult, progress: StepProgress, main: str) -> str:
+    """What a step has measured, the metric of its curve first, or what it has decided."""
     if step.decision is not None:
-        return (f"the condition is {str(step.decision).lower()}",)
+        return f"the condition is {str(step.decision).lower()}"
     metrics = {**step.metrics, **progress.metrics}
-    further = [text for text in (_epoch(metrics), _throughput(metrics)) if text]
-    brief = shorter_metrics({name: metrics[name] for name in metrics if name not in (*_SPEEDS, "epoch")}, main)
-    fuller = [_GAP.join(filter(None, (brief[0], *further[:count]))) for count in range(len(further), 0, -1)]
-    return (*fuller, *(brief if any(brief) else further[:1] or brief))
-
-
-def _epoch(metrics: Mapping[str, float]) -> str:
-    return f"epoch {short_number(metrics['epoch'])}" if "epoch" in metrics else ""
+    measured = {name: metrics[name] for name in metrics if name not in (*_SPEEDS, "epoch")}
+    epoch = f"epoch {short_number(metrics['epoch'])}" if "epoch" in metrics else ""
+    return _GAP.join(filter(None, (brief_metrics(measured, main), epoch, _throughput(metrics))))
 
 
 def _throughput(metrics: Mapping[str, float]) -> str:
@@ -158,45 +210,32 @@ def _trial(
     name: str, trial: TrialResult, metric: str, differing: Sequence[str], curves: LiveCurves, known: LiveProgress
 ) -> TableLine:
     progress = known.of(StepFolder(trial.folder))
-    measured = "" if trial.metric is None else f"  {metric} {short_number(trial.metric)}"
+    measured = "" if trial.metric is None else f"{_GAP}{metric} {short_number(trial.metric)}"
     own = {key: trial.parameters[key] for key in differing if key in trial.parameters} or trial.parameters
-    short = shown_parameters(own)
-    values = ", ".join(_shown_parameter(*one) for one in own.items())
-    forms = (shown_parameters(trial.parameters) + measured, short + measured, short, values)
     curve = curves.curve_of(StepFolder(trial.folder), primary=metric)
     points = curve.values if curve.metric == metric else ()
     label = f"{name}.{trial.number}"
     left = known.left(label, 1, progress)
     stalled = known.stalled(label, 1, progress)
-    return TableLine(f"  {label}", trial.status, "", trial.seconds, progress, left, forms, points, stalled=stalled)
+    metrics = shown_parameters(own) + measured
+    return TableLine(f"  {label}", trial.status, "", trial.seconds, progress, left, metrics, points, stalled)
 
 
-def _best_values(sweep: SweepResult, measured: Sequence[str]) -> tuple[str, ...]:
-    """Ways to say which trial is the best so far, and what it has measured."""
-    best = best_trial(sweep)
-    number, value = _best_number(sweep), measured[-1]
-    return (f"{best}  {value}", f"{number}  {value}", number) if best else ("",)
-
-
-def shorter_metrics(metrics: Mapping[str, float], first: str = "") -> tuple[str, ...]:
-    """Three metrics in one line, then two, then one; one of them may be wanted first."""
+def brief_metrics(metrics: Mapping[str, float], first: str = "") -> str:
+    """Return at most three metrics in one line; ``first`` names one that comes before the others."""
     known = [name for name in SHOWN_METRICS if name in metrics] or list(metrics)
     chosen = [*([first] if first in metrics else ()), *(name for name in known if name != first)][:3]
-    texts = [f"{one_line(name)} {short_number(metrics[name])}" for name in chosen]
-    return tuple(_GAP.join(texts[:count]) for count in range(len(texts), 0, -1)) or ("",)
+    return _GAP.join(f"{one_line(name)} {short_number(metrics[name])}" for name in chosen)
 
 
 def best_trial(sweep: SweepResult | None) -> str:
     """``best of 8 trials: 5 (learning_rate=0.01)``, and which are not ranked; empty without one."""
     if sweep is None or sweep.best is None:
         return ""
-    found = f"{_best_number(sweep)} ({shown_parameters(sweep.trials[sweep.best].parameters)})"
+    best = sweep.trials[sweep.best]
+    found = f"best of {len(sweep.trials)} trials: {best.number} ({shown_parameters(best.parameters)})"
     unranked = [str(trial.number) for trial in sweep.trials if trial.status == SUCCEEDED and trial.metric is None]
     return found + (f"; not ranked, without a finite {sweep.metric}: {', '.join(unranked)}" if unranked else "")
-
-
-def _best_number(sweep: SweepResult) -> str:
-    return "" if sweep.best is None else f"best of {len(sweep.trials)} trials: {sweep.trials[sweep.best].number}"
 
 
 def shown_parameters(parameters: Mapping[str, Any]) -> str:

@@ -14,7 +14,6 @@ from allranks.local.logged import MetricCurve
 
 SHOWN_METRICS = ("accuracy", "validation_accuracy", "loss", "samples_per_second")
 """What is shown first of many metrics."""
-LONGEST_CURVE = 60  # characters
 
 _BLOCKS, _PLAIN = "▁▂▃▄▅▆▇█", "_.-~=+*#"  # the second for terminals that have letters only
 

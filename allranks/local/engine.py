@@ -127,9 +127,7 @@ class _Engine:
         marker = f"AZUREML_ROOT_RUN_ID={self._folder.id}"
         temporary.open()
         self._tracking.endpoint.warn = self._observer.noted
-        self._watch = GangWatch(
-            marker, self._executions, self._tracking.endpoint, self._observer.killed, temporary.remove
-        )
+        self._watch = GangWatch(marker, self._executions, self._tracking.endpoint, temporary.remove)
         try:
             with caught_signals(self._note_signal) as descriptor:
                 self._watch.add_signals(descriptor)

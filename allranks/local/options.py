@@ -61,9 +61,6 @@ class RunObserver:
     def noted(self, note: str) -> None:
         """Something that the user should know, such as a part of the run that has failed."""
 
-    def killed(self) -> None:
-        """The engine's process was killed; this is called in another one, which was forked before the first rank."""
-
 
 def new_run_id() -> str:
     """An id that sorts by time and is unique among engines that start in the same second."""

@@ -21,10 +21,7 @@ _NODE_SECONDS = 0.2  # within which the ranks of a node that is lost die
 _SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after the last worker
 
 
-def _end_all(
-    ends: Sequence[Callable[[str], None]], marker: str, killed: Callable[[], None], clean_up: Callable[[], None]
-) -> None:
-    killed()
+def _end_all(ends: Sequence[Callable[[str], None]], marker: str, clean_up: Callable[[], None]) -> None:
     for end in ends:
         end(marker)
     clean_up()
@@ -34,8 +31,8 @@ class GangWatch:
     """Waits for what happens to the gangs of a run, and kills those that have to end; more executions may be added.
 
     The marker is ``NAME=value`` in the environment of all processes of the run. The guard ends everything when this
-    process is killed, after a call of ``killed``, and then calls ``clean_up``. The endpoint is where the ranks log to;
-    its server is started when the first of them does.
+    process is killed, and then calls ``clean_up``. The endpoint is where the ranks log to; its server is started when
+    the first of them does.
     """
 
     def __init__(
@@ -43,11 +40,10 @@ class GangWatch:
         marker: str,
         executions: Sequence[StepExecution],
         endpoint: TrackingEndpoint,
-        killed: Callable[[], None] = lambda: None,
         clean_up: Callable[[], None] = lambda: None,
     ) -> None:
         ends = dict.fromkeys(execution.step.host.end for execution in executions)
-        self.guard = ProcessGuard(marker, partial(_end_all, list(ends), marker, killed, clean_up))
+        self.guard = ProcessGuard(marker, partial(_end_all, list(ends), marker, clean_up))
         self._endpoint = endpoint
         self._executions = executions
         self._ranks: dict[int, StepExecution] = {}

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allranks.cli.live_table import shorter_metrics
+from allranks.cli.live_table import brief_metrics
 from allranks.cli.sparklines import main_metric
 from allranks.local.curves import is_logarithmic, thin_curve
 from allranks.local.folders import StepFolder
@@ -58,7 +58,7 @@ def _row(step: StepResult, curves: Mapping[str, MetricCurve]) -> _Row:
         _share(step),
         metric,
         _points(curves[metric]) if metric else "",
-        shorter_metrics(step.metrics, metric)[0],
+        brief_metrics(step.metrics, metric),
     )
 
 

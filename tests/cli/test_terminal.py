@@ -65,8 +65,8 @@ def test_a_list_is_broken_at_the_edge_unless_too_little_would_be_left(tmp_path: 
     assert "…" not in on_a_terminal(40, tmp_path, "list")
 
 
-@pytest.mark.parametrize(("columns", "shown"), [(40, False), (100, True)])
-def test_a_narrow_table_leaves_out_columns_rather_than_names(tmp_path: Path, columns: int, shown: bool) -> None:
+@pytest.mark.parametrize(("columns", "shown"), [(50, False), (120, True)])
+def test_a_narrow_table_has_fewer_columns(tmp_path: Path, columns: int, shown: bool) -> None:
     (tmp_path / "echo.yaml").write_text(ECHO)
     printed = on_a_terminal(columns, tmp_path, "run", "echo.yaml")
     assert ("nodes x ranks" in printed) == shown
@@ -112,9 +112,9 @@ jobs:
 def test_at_80_columns_names_and_times_stay_when_metrics_arrive(tmp_path: Path) -> None:
     (tmp_path / "busy.yaml").write_text(BUSY)
     printed = on_a_terminal(80, tmp_path, "run", "busy.yaml")
-    drawn = [line for line in printed.splitlines() if line.startswith("prepare") and "validation_accuracy 0.91" in line]
+    drawn = [line for line in printed.splitlines() if line.startswith("prepare") and "validation_accuracy" in line]
     assert drawn, printed
-    whole = re.compile(r"prepare_a_large_dataset +running +\d\.\d s +█+░+ +33% +validation_accuracy 0\.91")
+    whole = re.compile(r"prepare_a_large_dataset +running +\d+s +█+░+ +33% +(~\d+s +)?validation_accuracy")
     assert any(whole.match(line) for line in drawn), drawn
 
 
