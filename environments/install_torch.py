@@ -5,7 +5,7 @@
 Where there is no GPU that is the build for the CPU: 0.2 GB, where the one from PyPI brings several GB for CUDA. It is
 asked for wherever pip is told to look (a mirror, a folder of wheels), then in PyTorch's own index; where neither has
 it, the build from PyPI is taken, and that is said. Where there is a GPU whose driver is older than what PyPI's build
-needs, it is PyTorch's build for CUDA 12.6. Used by `allranks env build` and by `make`, so it needs nothing but pip.
+needs, it is PyTorch's build for CUDA 12.6. Used by `allranks env build`, with uv, and by `make`, with pip.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     """Install torch, or do nothing when the list has none or it is here already."""
     parser = argparse.ArgumentParser(description="Install the torch of a list, built for this machine.")
     parser.add_argument("versions", type=Path, metavar="LIST", help="a file with a line torch==VERSION")
-    parser.add_argument("--uv", help="the program uv, to be tried before pip: it is faster")
+    parser.add_argument("--uv", help="the program uv, which installs in place of pip")
     args = parser.parse_args()
     pinned = re.search(r"^torch==([\w.]+)", args.versions.read_text(encoding="utf-8"), re.MULTILINE)
     if pinned is None or installed_torch().partition("+")[0] == pinned[1]:
@@ -43,7 +43,7 @@ def main() -> None:
             " PyPI's build is taken, several GB of CUDA included",
             flush=True,
         )
-    command = [*installers(args.uv)[0], wanted]
+    command = [*installer(args.uv), wanted]
     if subprocess.run(command, check=False).returncode:
         parser.exit(
             2, f"{wanted} cannot be installed; what the installer says stands above. It was: {' '.join(command)}\n"
@@ -51,25 +51,22 @@ def main() -> None:
 
 
 def install_build(requirement: str, index: str, uv: str | None) -> list[str]:
-    """Install one build of torch, without what it needs; what the installers said if none of them could, else nothing.
-
-    uv knows nothing of pip's configuration, and pip nothing of uv's, so each asks where it is told to, then the index.
-    """
+    """Install one build of torch, without what it needs; what the installer said if it could not, else nothing."""
     said = []
-    for installer in installers(uv):
-        for place in ([], ["--index-url", index]):
-            command = [*installer, "--no-deps", *place, requirement]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            if done.returncode == 0:
-                return []
-            said.append(f"{' '.join(command)}\n{done.stdout}")
+    for place in ([], ["--index-url", index]):
+        command = [*installer(uv), "--no-deps", *place, requirement]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode == 0:
+            return []
+        said.append(f"{' '.join(command)}\n{done.stdout}")
     return said
 
 
-def installers(uv: str | None) -> list[list[str]]:
-    """The commands that install into this interpreter, the one to be tried first first."""
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"]
-    return [*([[uv, "pip", "install", "--quiet", "--python", sys.executable]] if uv else []), pip]
+def installer(uv: str | None) -> list[str]:
+    """The command that installs into this interpreter."""
+    if uv:
+        return [uv, "pip", "install", "--quiet", "--python", sys.executable]
+    return [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"]
 
 
 def choose_build(gpu: bool, driver: int) -> str:  # noqa: FBT001 -- two facts about the machine, in a fixed order

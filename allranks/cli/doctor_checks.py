@@ -44,7 +44,6 @@ def examine_machine(runs: Path, *, ask_azure: bool = False) -> list[Finding]:
     programs = _Programs()
     programs.start("nvidia", "nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
     programs.start("mpirun", "mpirun", "--version")
-    programs.start("uv", "uv", "--version")
     programs.start("names", sys.executable, "-I", mpi_agent.__file__, sys.prefix, _NODE, _TELL_NAME)
     programs.start("mounts", "unshare", "--mount", "true")
     client = "docker" if shutil.which("docker") else "podman"
@@ -61,7 +60,6 @@ def examine_machine(runs: Path, *, ask_azure: bool = False) -> list[Finding]:
         lambda: _mpirun(programs.answer("mpirun")),
         lambda: _host_names(programs.answer("names")),
         lambda: _read_only_inputs(programs.answer("mounts")),
-        lambda: _uv(programs.answer("uv")),
         lambda: _containers(client, programs.answer("client")),
         azure_finding,
         lambda: sign_in_finding(ask=ask_azure),
@@ -217,12 +215,6 @@ def _read_only_inputs(answer: tuple[int, str] | None) -> Finding:
     if answer is not None and answer[0] == 0:
         return Finding(name, WORKS, "no step can write to its inputs")
     return Finding(name, MISSING, "unshare is not there" if answer is None else f"unshare: {answer[1]}", mend)
-
-
-def _uv(answer: tuple[int, str] | None) -> Finding:
-    if answer is not None and answer[0] == 0:
-        return Finding("uv", WORKS, answer[1])
-    return Finding("uv", MISSING, "none on PATH", "Environments are built by pip, more slowly: pip install uv")
 
 
 def _containers(client: str, answer: tuple[int, str] | None) -> Finding:

@@ -191,19 +191,20 @@ def test_an_environment_that_was_built_without_a_gpu_is_not_for_a_machine_with_o
 
 @pytest.mark.slow
 def test_a_step_runs_in_the_environment_that_is_built(
-    nothing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    nothing: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (nothing / "requirements.txt").write_text("pip\n")
-    (nothing / "lock.txt").write_text("no-such-package==1.2\n")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("UV_NO_INDEX", "1")
+    (nothing / "lock.txt").write_text("--no-index\nno-such-package==1.2\n")
     build = ["env", "build", "compare", "--runs-dir", str(tmp_path)]
     assert main(build) == 2
     said = capfd.readouterr().err
     log = tmp_path / "environments" / "compare.log"
-    assert "error: compare: packages failed: ERROR: No matching distribution found for no-such-package==1.2" in said
+    assert (
+        "error: compare: packages failed: Because no-such-package was not found in the provided package locations"
+        in said
+    )
     assert f"hint: All that was printed: {log}" in said
-    assert "uv pip install" in log.read_text(), "uv is tried first, then pip"
+    assert "uv pip install" in log.read_text()
     assert environments.built_interpreter(tmp_path, "compare") is None
     (nothing / "lock.txt").write_text("--no-index\npip\n")
     assert main(["env", "build", "allranks-compare", *build[2:], "--json"]) == 0

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from allranks import catalogue
-from allranks.local.environments.building import find_uv
 from allranks.spec import read_component
 from tests.local.support import ROOT, run_json
 
@@ -74,9 +73,6 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(ROOT / "constraints.txt"),
     ]
     subprocess.run([*install, "--editable", str(ROOT)], check=True)
-    uv = find_uv()
-    if uv is not None:
-        (folder / "bin" / "uv").symlink_to(uv)
     return folder / "bin" / "allranks"
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from allranks import catalogue
-from allranks.local.environments.building import find_uv
+from allranks.local.environments.building import pip_settings, uv_command
 from tests.components.test_tables import MESSY, write_messy
 from tests.environments.built import INPUTS, SMALL_TEXT, job, pipeline
 from tests.helpers import clean_environment, free_port
@@ -69,16 +69,18 @@ def environment(models: Mapping[str, Path], tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("serving")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python, lists = folder / "bin" / "python", sorted({model / "requirements.txt" for model in models.values()})
-    uv = find_uv()
+    environ = {**pip_settings(), **os.environ}
     install_torch: list[str | Path] = [
         python,
         ROOT / "environments" / "install_torch.py",
         models["train_ddp"] / "requirements.txt",
+        "--uv",
+        *uv_command(),
     ]
-    subprocess.run([*install_torch, *(("--uv", uv) if uv else ())], check=True)
-    installer: list[str | Path] = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+    subprocess.run(install_torch, env=environ, check=True)
     asked: list[str | Path] = [word for one in lists for word in ("--requirement", one)]
-    done = subprocess.run([*installer, "--quiet", *asked], capture_output=True, text=True, check=False)
+    install = uv_command("pip", "install", "--quiet", "--python", python, *asked)
+    done = subprocess.run(install, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -138,7 +138,7 @@ ROOMS = (
     Room(
         "allranks/local/*",
         "yaml",
-        later="jinja2 markupsafe optuna packaging scipy",
+        later="jinja2 markupsafe optuna packaging scipy uv",
         ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/log_text allranks/redaction "
         "allranks/request allranks/spec allranks/sizes allranks/wording",
     ),

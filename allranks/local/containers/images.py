@@ -21,7 +21,7 @@ import yaml
 from allranks.errors import Problem, SpecError
 from allranks.files import write_text
 from allranks.local.containers.client import ContainerClient
-from allranks.local.environments.building import awaited_builder, guarded_commands, run_commands
+from allranks.local.environments.building import awaited_builder, guarded_commands, run_command
 from allranks.local.environments.known import known_image
 from allranks.local.ignore import is_runs_folder
 from allranks.local.private_files import make_private_folder
@@ -94,7 +94,7 @@ class ContainerImage:
             command, what = self._command(self.context or folder)
             tell(what)
             with folder.with_name(f"{folder.name}.log").open("w", encoding="utf-8") as log:
-                run_commands([command], variables, log, f"{self.reference}: {what}")
+                run_command(command, variables, log, f"{self.reference}: {what}")
 
     def _command(self, context: Path) -> tuple[list[str], str]:
         if self.context is None and not self.files:

@@ -1,13 +1,13 @@
-"""What the making of every environment has in common: commands with a log, one builder at a time, what is here."""
+"""Run the commands that build an environment: uv with pip's settings, a log, and one builder at a time."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
@@ -17,15 +17,42 @@ from allranks.local.file_locks import held_lock, try_lock
 from allranks.local.folders import child
 from allranks.local.guard import ProcessGuard
 
-_ERROR_LINE = re.compile(r"error|\w+(?:Error|Exception|NotFound):", re.IGNORECASE)
+_ERROR_LINE = re.compile(r"error|cause:|fatal:|\w+(?:Error|Exception|NotFound):", re.IGNORECASE)
+_UV_VARIABLES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_OFFLINE",
+    "trusted-host": "UV_INSECURE_HOST",
+    "constraint": "UV_CONSTRAINT",
+    "cert": "SSL_CERT_FILE",
+}
+"""What uv calls the settings of pip that decide where packages come from."""
 BUILD_MARKER = "ALLRANKS_BUILDING"
 """In the environment of the commands: a guard ends those that would go on after we were killed."""
 
 
-def find_uv() -> str | None:
-    """The program uv, beside this interpreter or on PATH; None where there is none."""
-    beside = Path(sys.executable).with_name("uv")
-    return str(beside) if beside.is_file() else shutil.which("uv")
+def uv_command(*arguments: str | Path) -> list[str]:
+    """The command line of the uv that is installed with this package."""
+    from uv import find_uv_bin
+
+    return [find_uv_bin(), *map(str, arguments)]
+
+
+def pip_settings() -> dict[str, str]:
+    """Read pip's configuration files and variables as variables of uv, which reads neither.
+
+    Without pip beside this interpreter there are no settings.
+    """
+    listing = [sys.executable, "-m", "pip", "config", "list"]
+    text = subprocess.run(listing, capture_output=True, text=True, check=False).stdout
+    found: dict[str, str] = {}
+    for section in ("global", "install", ":env:"):  # a later one wins, as in pip
+        for name, value in re.findall(rf"^{section}\.([\w-]+)=(.+)$", text, re.MULTILINE):
+            if name in _UV_VARIABLES:
+                words = ast.literal_eval(value).split()
+                found[_UV_VARIABLES[name]] = ("," if name == "find-links" else " ").join(words)
+    return found
 
 
 def has_gpu() -> bool:
@@ -51,10 +78,14 @@ def lock_file(folder: Path) -> Path:
 
 @contextmanager
 def guarded_commands(folder: Path) -> Iterator[Mapping[str, str]]:
-    """The variables of commands that build in a folder: who is killed within the block leaves none of them running."""
+    """The variables of commands that build in a folder; if this process is killed within the block, a guard ends them.
+
+    uv takes packages from where pip would, the best version of all indexes, as lists for pip expect it.
+    """
     with closing(ProcessGuard(f"{BUILD_MARKER}={folder}")):
         kept = {key: text for key, text in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
-        yield {**kept, BUILD_MARKER: str(folder)}
+        as_pip = {"UV_INDEX_STRATEGY": "unsafe-best-match", **pip_settings()}
+        yield {**as_pip, **kept, "UV_NO_WRAP": "1", BUILD_MARKER: str(folder)}
 
 
 @contextmanager
@@ -84,34 +115,31 @@ def awaited_builder(folder: Path, tell: Callable[[str], None]) -> Iterator[None]
         os.close(lock)
 
 
-def run_command(command: list[str], variables: Mapping[str, str], log: IO[str], folder: Path | None = None) -> bool:
-    """Run a command in ``folder``, with what it prints going to the log; says whether it succeeded."""
+def run_command(
+    command: list[str], variables: Mapping[str, str], log: IO[str], what: str, folder: Path | None = None
+) -> None:
+    """Run a command, with what it prints going to the log.
+
+    Args:
+        command: the program and its arguments.
+        variables: all environment variables of the command.
+        log: open for writing.
+        what: how a message calls the command.
+        folder: where the command is started.
+
+    Raises:
+        CannotRunHereError: the command failed.
+    """
     log.write(f"$ {' '.join(command)}\n")
     log.flush()
+    start = log.tell()
     done = subprocess.call(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=dict(variables), cwd=folder
     )
-    return done == 0
-
-
-def run_commands(
-    commands: Iterable[list[str]], variables: Mapping[str, str], log: IO[str], what: str, folder: Path | None = None
-) -> None:
-    """Run commands until one succeeds, with what they print going to the log.
-
-    Args:
-        commands: each is another way to do the same.
-        variables: all environment variables of theirs.
-        log: open for writing.
-        what: how a message calls it.
-        folder: where they are started.
-
-    Raises:
-        CannotRunHereError: none did.
-    """
-    if any(run_command(command, variables, log, folder) for command in commands):
+    if done == 0:
         return
-    text = Path(log.name).read_text(encoding="utf-8", errors="replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    with Path(log.name).open(encoding="utf-8", errors="replace") as file:
+        file.seek(start)
+        lines = [line.strip() for line in file if line.strip()]
     last = next((line for line in reversed(lines) if _ERROR_LINE.match(line)), (lines or [""])[-1])
-    raise CannotRunHereError(f"{what} failed: {last}", f"All that was printed: {log.name}")
+    raise CannotRunHereError(f"{what} failed: {last.removeprefix('cause: ')}", f"All that was printed: {log.name}")

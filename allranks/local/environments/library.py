@@ -11,7 +11,7 @@ from pathlib import Path
 from allranks import catalogue, library
 from allranks.errors import UnknownNameError
 from allranks.files import write_text
-from allranks.local.environments.building import find_uv, guarded_commands, has_gpu, run_commands, sole_builder
+from allranks.local.environments.building import guarded_commands, has_gpu, run_command, sole_builder, uv_command
 from allranks.local.private_files import make_private_folder
 
 LOCK_FILE = "lock.txt"  # exact versions of all that is installed; its Dockerfile and the tests take the same
@@ -61,31 +61,27 @@ def build_environment(home: Path, name: str, tell: Callable[[str], None] = lambd
         (folder / STAMP_FILE).unlink(missing_ok=True)  # first: a half-removed environment does not count as built
         shutil.rmtree(folder, ignore_errors=True)
         with build_log(home, name).open("w", encoding="utf-8") as log:
-            for phase, commands in _phases(name, folder / "bin" / "python"):
+            for phase, command in _phases(name, folder / "bin" / "python"):
                 tell(phase)
-                run_commands(commands, variables, log, f"{name}: {phase}")
+                run_command(command, variables, log, f"{name}: {phase}")
         write_text(folder / STAMP_FILE, _digest(name, gpu=has_gpu()))
     return folder / "bin" / "python"
 
 
-def _phases(name: str, python: Path) -> Iterator[tuple[str, list[list[str]]]]:
-    """What is done, in this order: a phase, and commands of which the first that succeeds does it.
-
-    uv is faster, but does not read pip's configuration: where it fails, pip may not.
-    """
-    source, uv = environment_source(name), find_uv()
+def _phases(name: str, python: Path) -> Iterator[tuple[str, list[str]]]:
+    """What is done, in this order: a phase, and its command."""
+    source = environment_source(name)
     lock = source / LOCK_FILE
-    yield "virtual environment", [[sys.executable, "-m", "venv", str(python.parent.parent)]]
+    yield "virtual environment", uv_command("venv", "--seed", "--python", sys.executable, python.parent.parent)
     torch = _pinned_torch(lock)
     if torch:
         script = str(library.root() / "environments" / _INSTALL_TORCH)
         build = "" if has_gpu() else ", the build without CUDA"
-        yield f"torch {torch}{build}", [[str(python), script, str(lock), *([f"--uv={uv}"] if uv else [])]]
-    by_uv = [[uv, "pip", "install", "--python", str(python), "--requirement", str(lock)]] if uv else []
-    by_pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(lock)]
-    yield "the other packages" if torch else "packages", [*by_uv, by_pip]
+        yield f"torch {torch}{build}", [str(python), script, str(lock), "--uv", *uv_command()]
+    install = uv_command("pip", "install", "--python", python, "--requirement", lock)
+    yield "the other packages" if torch else "packages", install
     if (source / _INSTALL).is_file():
-        yield f"{_INSTALL}, which may compile", [[str(python), str(source / _INSTALL)]]
+        yield f"{_INSTALL}, which may compile", [str(python), str(source / _INSTALL)]
 
 
 def _pinned_torch(lock: Path) -> str:

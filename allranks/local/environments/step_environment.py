@@ -11,7 +11,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,21 +21,22 @@ from allranks.files import write_text
 from allranks.local import fingerprint
 from allranks.local.environments.building import (
     awaited_builder,
-    find_uv,
     guarded_commands,
     has_gpu,
     run_command,
-    run_commands,
+    uv_command,
 )
 from allranks.local.environments.conda import spec_name
-from allranks.local.environments.interpreters import current_version, find_interpreter, lacking_interpreter
 from allranks.local.environments.pip_lines import is_named, line_name
 from allranks.local.environments.recipe import EnvironmentRecipe
 from allranks.local.private_files import make_private_folder
 
 BUILT_FILE = "built.json"
-_OF_PYTORCH = frozenset(["torch", "torchvision", "torchaudio"])
-_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+_OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+_TORCH_INDEX = "download.pytorch.org"
+_GUILTY = re.compile(
+    r"([\w.-]+) was not found in|no versions? of ([\w.-]+)|Failed to (?:build|download|fetch) `([\w.-]+)"
+)
 _FORMAT = 1  # of the key: raise it when the same recipe is installed otherwise
 
 
@@ -58,7 +59,7 @@ class StepEnvironment:
     @property
     def version(self) -> str:
         """The version of Python that it has, such as 3.11."""
-        return self.recipe.python or current_version()
+        return self.recipe.python or _OWN_VERSION
 
     @property
     def is_built(self) -> bool:
@@ -156,17 +157,24 @@ def _make(environment: StepEnvironment, dropped: Sequence[str], log: IO[str], te
     with guarded_commands(folder) as variables:
         first = f"Python {environment.version}{f' and what {Path(program).name} installs' if program else ''}"
         tell(first)
-        ways = [_conda_command(environment, program)] if program else _bare_environment(environment)
-        said_yes = {"CONDA_ALWAYS_YES": "true", "MAMBA_ALWAYS_YES": "true"}  # an option for it has not every version
-        run_commands(ways, {**variables, **said_yes}, log, f"{recipe.name}: {first}", recipe.folder)
+        if program:
+            # Not every version has an option for it.
+            said_yes = {**variables, "CONDA_ALWAYS_YES": "true", "MAMBA_ALWAYS_YES": "true"}
+            command = _conda_command(environment, program)
+            run_command(command, said_yes, log, f"{recipe.name}: {first}", recipe.folder)
+        else:
+            _make_bare(environment, variables, log)
         for kind, asked in (("conda", () if program else recipe.conda), ("pip", recipe.pip)):
             lines = [line for line in asked if line not in dropped]
             if not any(not line.startswith("-") or line.startswith("-e") for line in lines):
                 continue
             tell(f"packages ({len(lines)}{' of the conda file' if kind == 'conda' else ''})")
             listed = folder / f"{kind}.txt"
-            listed.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            _install_packages(environment, listed, lines, variables, log, tell)
+            # uv makes no editable checkout of an address.
+            written = [line.removeprefix("-e ") if "://" in line else line for line in lines]
+            listed.write_text("\n".join(written) + "\n", encoding="utf-8")
+            options = ["--prerelease", "allow"] if "--pre" in lines else []
+            _install_packages(environment, ["--requirement", str(listed), *options], variables, log, tell)
 
 
 def _conda_command(environment: StepEnvironment, program: str) -> list[str]:
@@ -185,19 +193,20 @@ def _conda_command(environment: StepEnvironment, program: str) -> list[str]:
     return [program, *verb, "-p", str(folder), "-f", str(file)]
 
 
-def _bare_environment(environment: StepEnvironment) -> Iterator[list[str]]:
-    """The commands of which one makes an environment without packages, the first that succeeds."""
-    folder = environment.folder
-    python = find_interpreter(environment.version)
-    uv = find_uv()
-    if python is None and uv is None:
-        raise lacking_interpreter(environment.version, environment.recipe.name)
-    if python is not None:
-        yield [str(python), "-m", "venv", str(folder)]
-    if uv is not None:  # it also knows interpreters of its own, and fetches one
-        yield [uv, "venv", "--clear", "--seed", "--python", environment.version, str(folder)]
-    if python is None:
-        raise lacking_interpreter(environment.version, environment.recipe.name)
+def _make_bare(environment: StepEnvironment, variables: Mapping[str, str], log: IO[str]) -> None:
+    """Make an environment with pip alone; uv finds the interpreter, or downloads it."""
+    version, name = environment.version, environment.recipe.name
+    python = sys.executable if version == _OWN_VERSION else version
+    command = uv_command("venv", "--seed", "--clear", "--python", python, environment.folder)
+    try:
+        run_command(command, variables, log, f"{name}: Python {version}")
+    except CannotRunHereError as error:
+        if version == _OWN_VERSION:
+            raise
+        raise CannotRunHereError(
+            f"{name} asks for Python {version}, which is not on this machine and cannot be fetched.",
+            f"Install Python {version}, or choose an interpreter for the steps: --python STEP=PATH.\n{error.hint}",
+        ) from None
 
 
 def _by_conda(recipe: EnvironmentRecipe, dropped: Sequence[str]) -> str:
@@ -212,29 +221,22 @@ def _by_conda(recipe: EnvironmentRecipe, dropped: Sequence[str]) -> str:
 
 def _install_packages(
     environment: StepEnvironment,
-    listed: Path,
-    lines: Sequence[str],
+    asked: Sequence[str],
     variables: Mapping[str, str],
     log: IO[str],
     tell: Callable[[str], None],
 ) -> None:
-    """Install a list by uv, which is faster, or by pip, which reads its configuration; without CUDA where no GPU is.
-
-    PyPI's torch brings gigabytes of CUDA, whoever asks for it. uv knows PyTorch's own indexes; pip has to be told, and
-    of torch alone, since it would ask a second index for every package.
-    """
-    recipe, uv = environment.recipe, find_uv()
-    by_uv = [uv, "pip", "install", "--python", str(environment.python), "--requirement", str(listed)] if uv else []
+    """Install a list; without CUDA where no GPU is, unless PyTorch's index cannot be reached."""
+    recipe = environment.recipe
+    command = uv_command("pip", "install", "--python", environment.python, *asked)
     backend = ["--torch-backend", "auto" if has_gpu() else "cpu"]
-    if by_uv and run_command([*by_uv, *backend], variables, log, recipe.folder):
-        return
-    by_pip = [str(environment.python), "-m", "pip", "install", "--disable-pip-version-check"]
-    torch = [line for line in lines if line_name(line) in _OF_PYTORCH and "+" not in line]
-    for_cpu = [*by_pip, "--retries=1", "--index-url", _CPU_INDEX, *torch]
-    if torch and not has_gpu() and not run_command(for_cpu, variables, log):
-        tell(f"packages ({len(lines)}), and gigabytes of CUDA: no torch for CPUs could be fetched")
-    ways = [*([by_uv] if by_uv and torch else []), [*by_pip, "--requirement", str(listed)]]
-    run_commands(ways, variables, log, recipe.name, recipe.folder)
+    try:
+        run_command([*command, *backend], variables, log, recipe.name, recipe.folder)
+    except CannotRunHereError:
+        if _TORCH_INDEX not in Path(log.name).read_text(encoding="utf-8", errors="replace"):
+            raise
+        tell(f"packages, without {_TORCH_INDEX}, which cannot be reached: torch may bring gigabytes of CUDA")
+        run_command(command, variables, log, recipe.name, recipe.folder)
 
 
 def _explained(error: CannotRunHereError, recipe: EnvironmentRecipe, log: IO[str], target: str) -> CannotRunHereError:
@@ -243,13 +245,11 @@ def _explained(error: CannotRunHereError, recipe: EnvironmentRecipe, log: IO[str
     lines = [line for line in (*recipe.conda, *recipe.pip) if not line.startswith("-") or line.startswith("-e")]
     guilty = [line for line in lines if "://" in line and _address(line) in text]
     if not guilty:
-        named = re.findall(r"No matching distribution found for ([\w.-]+)|[Ff]ailed building wheel for ([\w.-]+)", text)
-        names = {line_name(name) for pair in named for name in pair if name}
+        names = {line_name(name) for pair in _GUILTY.findall(text) for name in pair if name}
         guilty = [line for line in lines if line_name(line) in names]
     if not guilty:
         return _without_conda(error, recipe, target)
-    said = [line.strip() for line in text.splitlines() if re.match(r"\s*(fatal|error):", line, re.IGNORECASE)]
-    reason = next((line for line in said if "subprocess-exited" not in line), error.message)
+    reason = error.message.partition(" failed: ")[2]
     options = " ".join(f"--without {name}" for name in dict.fromkeys(map(line_name, guilty)))
     return CannotRunHereError(
         f"{recipe.name}: {', '.join(guilty)} cannot be installed: {reason}",
@@ -276,7 +276,7 @@ def _key(recipe: EnvironmentRecipe) -> str:
     local = [Path(line) for line in recipe.pip if line.startswith("/") and Path(line).exists()]
     decides = [
         _FORMAT,
-        recipe.python or current_version(),
+        recipe.python or _OWN_VERSION,
         recipe.conda,
         recipe.pip,
         [file.read_text(encoding="utf-8") for file in constraints if file.is_file()],

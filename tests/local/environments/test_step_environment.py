@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.environments.building import has_gpu, lock_file
+from allranks.local.environments.building import has_gpu, lock_file, pip_settings
 from allranks.local.environments.recipe import recipe_of
 from allranks.local.environments.step_environment import step_environment
 from allranks.local.file_locks import held_lock
@@ -55,7 +56,7 @@ jobs:
 
 def wheel(folder: Path, version: str, name: str = "rainfall") -> None:
     """A package that knows its version."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     record = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
         file.writestr(f"{name}.py", f"VERSION = {version!r}\n")
@@ -125,7 +126,9 @@ def test_a_line_that_cannot_be_fetched_is_named_and_can_be_left_out(project: Pat
     failed = allranks("run", "pipeline.yaml", *options, cwd=project)
     error = json.loads(failed.stdout)["error"]
     assert failed.returncode == 2
-    assert error["message"].startswith("rain: nowhere-to-be-found==3 cannot be installed: ERROR: ")
+    assert error["message"].startswith(
+        "rain: nowhere-to-be-found==3 cannot be installed: Because nowhere-to-be-found was"
+    )
     build = f"allranks env build {project}/env.yml --without nowhere-to-be-found"
     assert error["hint"].splitlines()[0] == f"To go on without, once: {build}"
     assert not list((project / ".allranks").glob("runs/*/run.json")), "no step has started"
@@ -177,8 +180,7 @@ def test_whoever_comes_while_it_is_built_waits(project: Path) -> None:
     said = project / "said.txt"
     with held_lock(lock_file(environment.folder)), said.open("w") as file:
         waiting = subprocess.Popen(command("env", "build", "env.yml"), cwd=project, env=environ(), stderr=file)
-        time.sleep(2)
-        assert waiting.poll() is None
+        wait_for(lambda: re.search(rf"-> FLOCK .* {waiting.pid} ", Path("/proc/locks").read_text()), 60)
         (environment.folder / "built.json").write_text('{"name": "two"}')
     assert waiting.wait(30) == 0
     assert "waiting for somebody else who builds it" in said.read_text()
@@ -266,10 +268,13 @@ def test_without_a_gpu_torch_is_its_build_for_cpus_where_pip_knows_one(project: 
     wheel(project / "mirror", "2.0+cpu", "torch")
     wheel(project / "mirror", "2.1", "torch")
     wheel(project / "mirror", "1.0", "rainfall")
+    for seed in ("pip", "setuptools", "wheel"):
+        wheel(project / "mirror", "99.0", seed)
     (project / "env.yml").write_text(
         "name: e\nimage: i\nconda_file: {dependencies: [pytorch=2.0, {pip: [rainfall]}]}\n"
     )
-    mirror = {"UV_OFFLINE": "1", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "mirror")}
+    caches = {"UV_CACHE_DIR": str(project / "cache")}
+    mirror = {**caches, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "mirror")}
     done = allranks("env", "build", "env.yml", cwd=project, **mirror)
     assert done.returncode == 0, done.stderr
     assert "gigabytes" not in done.stderr
@@ -305,3 +310,48 @@ def test_the_users_choice_wins(project: Path) -> None:
     wrong = allranks("run", "pipeline.yaml", "--environment", "old=no.yml", cwd=project)
     assert wrong.returncode == 2
     assert "'no.yml' is no environment" in wrong.stderr
+
+
+def test_settings_of_pip_are_settings_of_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.conf").write_text(
+        "[global]\nindex-url = https://a.test/simple\nextra-index-url =\n  https://b.test/simple\n  https://c.test/simple\n"
+        "find-links = /w\ntimeout = 3\n[install]\nfind-links = /x /y\n"
+    )
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_INDEX_URL", "https://d.test/simple")
+    found = pip_settings()
+    assert found["UV_DEFAULT_INDEX"] == "https://d.test/simple", "a variable wins over a file"
+    assert found["UV_INDEX"] == "https://b.test/simple https://c.test/simple"
+    assert found["UV_FIND_LINKS"] == "/x,/y", "what is said for install wins over what is said for all commands"
+    assert not [name for name in found if "TIMEOUT" in name]
+
+
+@pytest.mark.slow
+def test_a_package_comes_from_where_pip_looks(project: Path) -> None:
+    (project / "env.yml").write_text("name: e\nimage: i\nconda_file: {dependencies: [{pip: [rainfall==2.0]}]}\n")
+    done = allranks("env", "build", "env.yml", cwd=project, PIP_FIND_LINKS=str(project / "wheels"))
+    assert done.returncode == 0, done.stderr
+    (folder,) = environments(project)
+    code = "import rainfall; assert rainfall.VERSION == '2.0'"
+    subprocess.run([folder / "bin" / "python", "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_the_best_version_of_all_indexes_is_taken_and_an_early_one_if_that_is_asked_for(project: Path) -> None:
+    """uv alone takes the first index that knows a package, and reads no --pre from a list."""
+    for index, version in (("first", "3.0rc1"), ("second", "2.0")):
+        folder, file = project / index / "rainfall", f"rainfall-{version}-py3-none-any.whl"
+        wheel(folder, version)
+        (folder / "index.html").write_text(f'<a href="{file}">{file}</a>')
+    first, second = ((project / index).as_uri() for index in ("first", "second"))
+    indexes = f"--index-url {first}, --extra-index-url {second}"
+    for lines, version in ((f"{indexes}, rainfall", "2.0"), (f"{indexes}, --pre, rainfall", "3.0rc1")):
+        (project / "env.yml").write_text(f"name: e\nimage: i\nconda_file: {{dependencies: [{{pip: [{lines}]}}]}}\n")
+        done = allranks("env", "build", "env.yml", cwd=project)
+        assert done.returncode == 0, done.stderr
+        (folder,) = environments(project)
+        code = f"import rainfall; assert rainfall.VERSION == '{version}'"
+        subprocess.run([folder / "bin" / "python", "-c", code], check=True)
+        allranks("env", "remove", "--all", cwd=project)
