@@ -7,17 +7,14 @@ Both get the same pictures in memory and make the same changes with the same set
 reading threads do it, and picture by picture, as a torchvision Dataset does it, with uint8 tensors and with Pillow
 images; torchvision's results are stacked to a batch. It draws from torch's generator, unseeded: to seed it for each
 picture, as ours are, would take 110 microseconds more. The processor's time is measured, on one thread. Then what two
-threads do, and two processes, as `loader_workers` 2 has them: how much more than one in the same time of the clock.
+threads do, as `loader_workers` 2 has them: how much more than one in the same time of the clock.
 """
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +23,8 @@ import torch
 from PIL import Image
 from side_by_side import in_turn, keep
 
-from shared.data import Array, Dataset, Index, Statistics
-from shared.data.write import write_index, write_shard
 from shared.settings.augmentation import AugmentationSettings
-from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
-from shared.training.augmentation.processes import AugmentationPool
-from shared.training.core.read_ahead import read_ahead
+from shared.training.augmentation.batches import BatchAugmentation
 
 Pictures = npt.NDArray[np.uint8]
 
@@ -39,7 +32,7 @@ Pictures = npt.NDArray[np.uint8]
 def main() -> None:
     """Measure and keep."""
     torch.set_num_threads(1)
-    compared, rates, threads, processes = [], {}, {}, {}
+    compared, rates, threads = [], {}, {}
     for side, count in ((32, 512), (224, 48)):
         pictures = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), np.uint8)
         for name, settings in variants(side).items():
@@ -58,9 +51,7 @@ def main() -> None:
                 rates[f"{title}: ours"] = round(count / min(found.our_seconds))
                 rates[f"{title}: torchvision on {kind}"] = round(count / min(found.their_seconds))
             threads[f"{side} x {side}, {name}"] = two_threads(ours)
-            processes[f"{side} x {side}, {name}"] = two_processes(pictures, settings)
-    more = {"pictures_per_second_of_a_core": rates, "two_threads_do": threads, "two_processes_do": processes}
-    keep("augmentation", compared, **more)
+    keep("augmentation", compared, pictures_per_second_of_a_core=rates, two_threads_do=threads)
 
 
 def variants(side: int) -> dict[str, AugmentationSettings]:
@@ -122,30 +113,6 @@ def two_threads(work: Callable[[], object]) -> float:
                 taken.append(time.perf_counter() - start)
             ratios.append(2 * taken[0] / taken[1])
     return round(max(ratios), 2)
-
-
-def two_processes(pictures: Pictures, settings: AugmentationSettings) -> float:
-    """The same for processes, which read the rows from disk and send the changed ones to the trainer."""
-    ratios, count = [], len(pictures)
-    with tempfile.TemporaryDirectory() as name:
-        arrays = {"x": Array(pictures.shape[1:], "uint8"), "y": Array((), "int64")}
-        rows: dict[str, npt.NDArray[Any]] = {"x": pictures, "y": np.zeros(count, np.int64)}
-        shard = write_shard(Path(name), "train", 0, rows=count, arrays=arrays, chunks=[rows])
-        assert shard is not None
-        splits = {"train": (shard,), "validation": (), "test": ()}
-        write_index(Path(name), Index("classification", arrays, ("a",), Statistics((0.0,) * 3, (1.0,) * 3), splits))
-        split = Dataset.open(name).split("train")
-        changes = BatchAugmentation(settings, 0, 10, np.full(3, 120, np.uint8))
-        places = [BatchPlace(epoch, 0, np.arange(count)) for epoch in range(16)]
-        pools = [AugmentationPool(changes, split, 0, 1, processes) for processes in (1, 2)]
-        for _ in range(6):
-            taken = []
-            for workers, pool in enumerate(pools, start=1):
-                start = time.perf_counter()
-                deque(read_ahead(pool.read, iter(places), workers, 4), maxlen=0)
-                taken.append(time.perf_counter() - start)
-            ratios.append(taken[0] / taken[1])
-    return round(max(ratios[1:]), 2)  # the first pair starts them
 
 
 if __name__ == "__main__":

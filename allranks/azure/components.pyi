@@ -90,7 +90,7 @@ class PrepareData(CommandComponent):
                 file can unpack to more than the memory holds.
             image_storage: For image_folder: how images are kept. pixels are read fastest, and take a byte for each
                 number. encoded keeps JPEG and PNG files as they are, which is much smaller for photographs; trainers
-                decode them while they read, in as many processes as loader_workers says.
+                decode them while they read, in as many threads as loader_workers says.
             encoded_size: For image_storage encoded: shorter side in pixels to which larger images are reduced once, and
                 encoded anew. At least image_size; 256 is usual for 224. Leave empty to keep the files byte for byte.
             on_bad_file: When a file is truncated, too large or not what its name says: fail stops and names it; skip
@@ -324,8 +324,7 @@ class TrainDdp(CommandComponent):
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
-                read by so many processes, from 2 on.
+                MB are held in memory and read by none, unless pictures are changed at random.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -491,8 +490,7 @@ class TrainTorchrun(CommandComponent):
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
-                read by so many processes, from 2 on.
+                MB are held in memory and read by none, unless pictures are changed at random.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -654,8 +652,7 @@ class TrainFsdp(CommandComponent):
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
-                read by so many processes, from 2 on.
+                MB are held in memory and read by none, unless pictures are changed at random.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -873,8 +870,7 @@ class TrainDeepspeed(CommandComponent):
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
-                read by so many processes, from 2 on.
+                MB are held in memory and read by none, unless pictures are changed at random.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1048,8 +1044,7 @@ class TrainLightning(CommandComponent):
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
-                read by so many processes, from 2 on.
+                MB are held in memory and read by none, unless pictures are changed at random.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1332,8 +1327,7 @@ class TrainHorovod(CommandComponent):
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
             loader_workers: Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256
-                MB are held in memory and read by none. Training pictures that are encoded, or changed at random, are
-                read by so many processes, from 2 on.
+                MB are held in memory and read by none, unless pictures are changed at random.
             pin_memory: Copy batches to the GPU from page-locked memory, while it computes. Without a GPU this has no
                 effect.
             prefetch: Batches that the reading threads may be ahead.
@@ -1475,8 +1469,7 @@ class TrainHorovodKeras(CommandComponent):
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
-                pictures that are changed at random are read by so many processes, from 2 on.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
@@ -1617,8 +1610,7 @@ class TrainTfMultiworker(CommandComponent):
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
-                pictures that are changed at random are read by so many processes, from 2 on.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
             step_timeout: Minutes after which a rank that waits for the others gives up. One in which nothing moves for
@@ -1754,8 +1746,7 @@ class TrainTfParameterServer(CommandComponent):
                 again of the node's memory, which those of a node share; files are as large as rows_per_shard of the
                 preparation says. Data of half its size is shuffled as a whole. An interrupted run is continued only
                 with the same.
-            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps. Training
-                pictures that are changed at random are read by so many processes, from 2 on.
+            loader_workers: Threads of each process that read batches ahead; 0 reads between two steps.
             prefetch: Batches that the reading threads may be ahead.
             init_timeout: Minutes in which all ranks have to have started.
         """

@@ -42,8 +42,5 @@ class KerasTrainerSettings(RowsTrainerSettings):
     )
     loader: LoaderSettings = changed_group(
         without=["pin_memory"],
-        loader_workers=change(
-            "Threads of each process that read batches ahead; 0 reads between two steps. Training pictures that are "
-            "changed at random are read by so many processes, from 2 on."
-        ),
+        loader_workers=change("Threads of each process that read batches ahead; 0 reads between two steps."),
     )

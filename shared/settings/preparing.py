@@ -25,7 +25,7 @@ class StorageSettings:
     image_storage: Literal["pixels", "encoded"] = input_port(
         "For image_folder: how images are kept. pixels are read fastest, and take a byte for each number. encoded "
         "keeps JPEG and PNG files as they are, which is much smaller for photographs; trainers decode them while they "
-        "read, in as many processes as loader_workers says.",
+        "read, in as many threads as loader_workers says.",
         default="pixels",
     )
     encoded_size: int | None = input_port(

@@ -108,8 +108,7 @@ class LoaderSettings:
     )
     loader_workers: int = input_port(
         "Threads of each rank that read batches ahead; 0 reads between two steps. Datasets below 256 MB are held in "
-        "memory and read by none. Training pictures that are encoded, or changed at random, are read by so many "
-        "processes, from 2 on.",
+        "memory and read by none, unless pictures are changed at random.",
         default=1,
         least=0,
         most=64,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,7 @@ from shared.training.augmentation.draws import DrawStream, draw_uniform
 from shared.training.augmentation.geometry import erase_rectangles, shift_pictures
 from shared.training.augmentation.mixing import mix_labels, mix_pictures, plan_pairs
 from shared.training.augmentation.pixels import crop_pictures, jitter_color, rand_augment, to_image
-from shared.training.augmentation.processes import AugmentationPool
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.read_ahead import read_ahead
 from shared.training.torch.feed import BatchFeed, RowReader
 from shared.training.torch.objective import ClassificationObjective
 from tests.components.training import bit_equal, furthest, train, train_in_turn, weights, write_digits
@@ -186,36 +183,6 @@ def test_the_same_global_batch_on_any_number_of_ranks(digits: Path, batch_size: 
         for number, batch in enumerate(alone[start:]):
             for of_whole, *of_ranks in zip(batch, *(part[number] for part in parts), strict=True):
                 assert torch.equal(of_whole, torch.cat(of_ranks))
-
-
-def test_processes_give_the_same_and_say_what_they_cannot_read(digits: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(digits, tmp_path / "copy"))
-    split, plan = Dataset.open(copy).split("train"), BatchPlan(20, 2, 1)
-    changes = plan_augmentation(ALL, Dataset.open(copy).index, seed=5)
-    assert changes is not None
-    places = list(changes.places(split, plan, 3, 0))[:4]
-    pool = AugmentationPool(changes, split, 1, 2, processes=2)
-    for place, found in zip(places, read_ahead(pool.read, iter(places), 2, 2), strict=True):
-        for name, expected in changes.read(split, place, 1, 2).items():
-            assert found[name].dtype == expected.dtype
-            np.testing.assert_array_equal(found[name], expected)
-    pool.close()
-
-    shard = copy / split.shards[0].files["x"].path
-    shard.write_bytes(b"no array")
-    pool = AugmentationPool(changes, split, 1, 2, processes=1)
-    with pytest.raises(Refusal, match=r"x-00000.npy is damaged"):
-        pool.read(places[0])
-    process = pool._idle.get()
-    process.kill()
-    pool._idle.put(process)
-    with pytest.raises(RuntimeError, match=r"ended with exit code -9"):
-        pool.read(places[0])
-    pool = AugmentationPool(changes, split, 1, 2, processes=1)
-    process = pool._idle.get()
-    assert process.stdin is not None
-    process.stdin.close()  # as when the trainer is killed
-    assert process.wait(30) == 0
 
 
 def test_mixed_labels_cost_what_their_classes_cost() -> None:

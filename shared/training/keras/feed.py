@@ -7,7 +7,6 @@ processor's time for each batch, and reading 64 small rows 0.04.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy.typing as npt
@@ -15,8 +14,7 @@ import tensorflow as tf
 
 from shared.data import Split
 from shared.settings.running import LoaderSettings
-from shared.training.augmentation.batches import BatchAugmentation
-from shared.training.augmentation.processes import PictureReader, picture_reader
+from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import Asked, rank_batches, read_ahead
 from shared.training.core.time_split import DataTimer
@@ -58,7 +56,7 @@ class BatchFeed:
         changes = self._augmentation
         if changes is not None and not (changes.only_decodes and self._split.held):
             places = changes.places(self._split, self._plan, epoch, start_batch)
-            return map(_tensors, self._ahead(self._change, places))
+            return map(_tensors, self._ahead(self._changed, places))
         order = rank_batches(self._split, self._plan, self._rank, self._seed, epoch, start_batch)
         if self._split.held:
             return map(_tensors, map(self._split.take, order))
@@ -68,11 +66,9 @@ class BatchFeed:
         workers = self._loader.loader_workers
         return read_ahead(read, order, workers, self._loader.prefetch) if workers else map(read, order)
 
-    @cached_property
-    def _change(self) -> PictureReader:
-        """What reads and changes pictures, made at its first use."""
+    def _changed(self, place: BatchPlace) -> NamedArrays:
         assert self._augmentation is not None  # noqa: S101
-        return picture_reader(self._augmentation, self._split, self._plan, self._rank, self._loader.loader_workers)
+        return self._augmentation.read(self._split, place, self._rank, self._plan.world_size)
 
 
 def _tensors(arrays: NamedArrays) -> TensorBatch:

@@ -20,7 +20,6 @@ from shared.data.dataset.row_buffers import RowBuffers
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
 from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
-from shared.training.augmentation.processes import PictureReader, picture_reader
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.read_ahead import Asked, rank_batches, rank_batches_together, read_ahead
 from shared.training.torch.device_copies import copy_ahead, data_timer
@@ -196,12 +195,7 @@ class BatchFeed:
     def _ahead(self, read: Callable[[Asked], StoredTensors], order: Iterator[Asked]) -> Iterator[StoredTensors]:
         return read_ahead(read, order, self._workers, self._prefetch) if self._workers else map(read, order)
 
-    @cached_property
-    def _change(self) -> PictureReader:
-        """What reads and changes pictures, made at its first use."""
-        assert self._augmentation is not None  # noqa: S101
-        return picture_reader(self._augmentation, self._reader.split, self._plan, self._rank, self._workers)
-
     def _changed(self, place: BatchPlace) -> StoredTensors:
-        arrays = self._change(place)
+        assert self._augmentation is not None  # noqa: S101
+        arrays = self._augmentation.read(self._reader.split, place, self._rank, self._plan.world_size)
         return self._reader.pinned((torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])))
