@@ -231,6 +231,21 @@ def remove_checkpoint(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
+def remove_oldest(folder: Path, step: int, every: int) -> bool:
+    """Make room for the checkpoint of a step: remove broken saves and the oldest checkpoint; whether one has gone.
+
+    The newest that is whole always stays, and so do those of each `every`-th step.
+    """
+    known = [path for path in checkpoints_newest_first(folder) if step_of(path) != step]
+    broken = [path for path in known if not (path / MANIFEST_FILE).is_file()]
+    newest = next((path for path in known if find_damage(path, whole=True) is None), None)
+    others = [path for path in known if path not in (*broken, newest) and not (every and step_of(path) % every == 0)]
+    removed = broken + (others[-1:] if newest else [])
+    for path in removed:
+        remove_checkpoint(path)
+    return bool(removed)
+
+
 def remove_attempt(path: Path, attempt: str, rank: int | None = None) -> None:
     """Remove what an attempt at a step has left in its folder, after it has failed: of one rank, or all of it.
 

@@ -7,7 +7,8 @@ files are in storage, and what is older is removed after that. A manifest that i
 too late, or that a rank of an earlier start has left, names files whose hashes it has, or none that are there.
 
 A save that fails because the storage is full, or ill for a while, ends no training: the ranks agree that it has failed,
-what is there of it is removed, and the next save that is due tries again; see `room`.
+what is there of it is removed, and the next save that is due tries again. On a full disk the oldest checkpoint is
+removed, and the save is repeated once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, cast
@@ -28,16 +29,16 @@ from shared.checkpoint.files import (
     commit_checkpoint,
     newest_attempt,
     remove_attempt,
+    remove_oldest,
     step_folder,
 )
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.rank_files import VISIBLE_SECONDS, seal_documents, wait_until_visible, write_rank_files
-from shared.checkpoint.room import FailedSave, RoomMaker, describe_failure, lack_of
 from shared.checkpoint.seal import FileSeal
 from shared.checkpoint.staging import StagingBuffers
 from shared.distributed import Refusal, World
 from shared.distributed.errors import print_line
-from shared.tensors import bytes_of
+from shared.storage import is_full, may_pass
 
 _CHANNEL: Final = "checkpoints"
 
@@ -58,12 +59,6 @@ class _Save:
     parts: list[ShardPart]
     state: str
     own: bytes | None
-    is_last: bool = False
-
-    @property
-    def size(self) -> int:
-        """Bytes that this rank writes, about."""
-        return sum(len(bytes_of(part.values)) for part in self.parts) + len(self.state) + len(self.own or b"")
 
 
 class CheckpointEngine:
@@ -85,11 +80,8 @@ class CheckpointEngine:
         self._saves = 0
         self._found: str | None = None  # which attempt had written last when this start committed for the first time
         self._buffers = StagingBuffers()
-        self._room = RoomMaker(folder, self._keep.every)
-        self._has_said_tight = False
         self.failed_saves, self.saved_step = 0, cast("int | None", None)
-        self.failure: FailedSave | None = None
-        self._unsaved: _Save | None = None  # what the last failure has left in the buffers
+        self.failure: str | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._stall = self._writing = 0.0
@@ -108,7 +100,6 @@ class CheckpointEngine:
         """
         began = time.perf_counter()
         self.wait()
-        self._unsaved = None
         save = _Save(
             step,
             self._buffers.stage(parts),
@@ -139,20 +130,6 @@ class CheckpointEngine:
             self._thread = None
         self.check()
 
-    def finish(self) -> FailedSave | None:
-        """Wait, and try once more what storage did not take; why it is no checkpoint even so, or None.
-
-        Raises:
-            Refusal, OSError, ControlError: as `wait`.
-        """
-        self.wait()
-        if self._unsaved is not None:
-            save = replace(self._unsaved, is_last=True)
-            self._run(save)
-            self._unsaved = None
-            self.check()
-        return self.failure
-
     def close(self) -> None:
         """Wait, and end what the engine has with the other ranks."""
         self.wait()
@@ -175,13 +152,18 @@ class CheckpointEngine:
 
     def _write(self, save: _Save) -> None:
         self._buffers.wait_until_copied()
-        failure = self._try_once(save)
-        if failure is not None and failure.full and self._make_room(save):
-            failure = self._try_once(save)
-        self._note_outcome(save, failure)
+        lack = self._try_once(save)
+        if lack is not None and lack[1] and self._make_room(save.step):
+            lack = self._try_once(save)
+        if lack is None:
+            self.saved_step, self.failure = save.step, None
+            return
+        self.failed_saves += 1
+        self.failure = f"{self._folder} did not take it ({lack[0]})"
+        self._say(f"warning: the checkpoint of step {save.step} was not saved: {self.failure}; training goes on")
 
-    def _try_once(self, save: _Save) -> FailedSave | None:
-        """Write and commit; why that has failed, on all ranks alike, with nothing left of it; None if it has not."""
+    def _try_once(self, save: _Save) -> list[Any] | None:
+        """Write and commit; `lack_of` where that has failed, on all ranks alike, with nothing left of it; else None."""
         self._saves += 1
         rank, attempt = 0 if self._world is None else self._world.rank, f"{self._start}x{self._saves}"
         path, mine, lack = step_folder(self._folder, save.step), {}, None
@@ -189,9 +171,9 @@ class CheckpointEngine:
             begin_folder(self._folder, save.step)
             mine = write_rank_files(path, rank, attempt, save.parts, save.own)
         except OSError as error:
-            lack = lack_of(error)
+            lack = _lack_of(error)
             remove_attempt(path, attempt, rank)
-        said = [0 if self._channel is None else self._channel.node_rank, seal_documents(mine), lack, save.size]
+        said = [0 if self._channel is None else self._channel.node_rank, seal_documents(mine), lack]
         if self._channel is None:
             outcome = self._conclude(save, attempt, [said])
         else:
@@ -202,59 +184,38 @@ class CheckpointEngine:
                 lambda: self._conclude(save, attempt, collected or []),
                 name=f"commit step {save.step}", scope="job", timeout=limit,
             )  # fmt: skip
-        if outcome is None:
-            return None
-        remove_attempt(path, attempt, rank)
-        return FailedSave(**outcome)
+        if outcome is not None:
+            remove_attempt(path, attempt, rank)
+        return outcome
 
-    def _conclude(self, save: _Save, attempt: str, collected: list[Any]) -> dict[str, Any] | None:
-        """Commit what the ranks have written, on rank 0; where that cannot be, why, as `describe_failure` has it."""
-        lacks = [lack for _, _, lack, _ in collected if lack is not None]
+    def _conclude(self, save: _Save, attempt: str, collected: list[Any]) -> list[Any] | None:
+        """Commit what the ranks have written, on rank 0; `lack_of` where that cannot be."""
+        lacks = [lack for _, _, lack in collected if lack is not None]
         if not lacks:
             try:
-                files = [(node, documents) for node, documents, _, _ in collected]
+                files = [(node, documents) for node, documents, _ in collected]
                 self._commit(save, attempt, wait_until_visible(self._folder, save.step, files))
             except OSError as error:
-                lacks = [lack_of(error)]
+                lacks = [_lack_of(error)]
             else:
                 return None
         remove_attempt(step_folder(self._folder, save.step), attempt)
-        said, full = max(lacks, key=lambda lack: lack[1])
-        needed = sum(size for *_, size in collected)
-        return describe_failure(self._folder, save.step, said, needed, full=full)
+        return max(lacks, key=lambda lack: lack[1])
 
-    def _make_room(self, save: _Save) -> bool:
+    def _make_room(self, step: int) -> bool:
         """Let rank 0 remove the oldest checkpoint that may go; whether it has."""
-        if self._channel is None:
-            removed = self._room.make_room(save.step)
-        else:
-            removed = self._channel.once(
-                lambda: self._room.make_room(save.step),
-                name=f"room for step {save.step}", scope="job", timeout=self._channel.solo_timeout,
-            )  # fmt: skip
-        if removed and not self._has_said_tight:
-            self._has_said_tight = True
-            self._say(
-                f"warning: {self._folder} has no room for one more checkpoint: {removed} was removed for that of step "
-                f"{save.step}. To keep {self._keep.newest}, room for {self._keep.newest + 1} is needed; while there is "
-                "less, one fewer is kept"
-            )
-        return bool(removed)
 
-    def _note_outcome(self, save: _Save, failure: FailedSave | None) -> None:
-        before, self.failure = self.failure, failure
-        if failure is None:
-            self.saved_step = save.step
-            if before is not None:
-                self._say(f"note: the checkpoint of step {save.step} was saved, after others were not")
-            return
-        self._unsaved = save
-        self.failed_saves += not save.is_last  # it has been counted
-        goes_on = "" if save.is_last else "training goes on; "
-        self._say(
-            f"warning: the checkpoint of step {save.step} was not saved: {failure.explain(self._folder)}; "
-            f"{goes_on}{failure.name_kept()}"
-        )
+        def remove() -> bool:
+            return remove_oldest(self._folder, step, self._keep.every)
+
+        if self._channel is None:
+            removed = remove()
+        else:
+            limit = self._channel.solo_timeout
+            removed = self._channel.once(remove, name=f"room for step {step}", scope="job", timeout=limit)
+        if removed:
+            self._say(f"warning: {self._folder} is full: the oldest checkpoint was removed to save step {step}")
+        return removed
 
     def _say(self, text: str) -> None:
         if self._world is None or self._world.is_main:
@@ -295,3 +256,14 @@ def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Any], state: 
     except OSError:
         remove_attempt(path, attempt)
         raise
+
+
+def _lack_of(error: OSError) -> list[Any]:
+    """What storage has said, and whether it is full.
+
+    Raises:
+        OSError: this one, if it does not pass by itself.
+    """
+    if not may_pass(error):
+        raise error
+    return [error.strerror or str(error), is_full(error)]

@@ -13,7 +13,6 @@ from typing import Any
 from shared.checkpoint.choose import agree_on_damage, checkpoints_to_try, note_damage
 from shared.checkpoint.files import KeepRule
 from shared.checkpoint.reading import CheckpointReader
-from shared.checkpoint.room import FailedSave
 from shared.checkpoint.saving import CheckpointEngine
 from shared.checkpoint.seal import DamageError
 from shared.data import Dataset
@@ -159,12 +158,13 @@ class CheckpointSaver(ABC):
         """Raise what has gone wrong behind the training, if anything; takes no time."""
         self.writer.check()
 
-    def finish(self) -> FailedSave | None:
-        """Wait until what was saved is a checkpoint, trying once more if need be; every rank calls this.
+    def finish(self) -> str | None:
+        """Wait until what was saved is a checkpoint; why there is none of the last step that was to be saved, or None.
 
-        Gives why there is none of the last step that was to be saved, or None.
+        Every rank calls this.
         """
-        return self.writer.finish()
+        self.writer.wait()
+        return self.writer.failure
 
     @property
     def last_saved(self) -> int | None:

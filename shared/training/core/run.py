@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import time
@@ -10,18 +11,18 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from shared.distributed import Refusal, World
+from shared.distributed import Refusal, UnsavedError, World
+from shared.distributed.errors import print_line
 from shared.distributed.liveness import expect_silence, note_progress, note_step, silence_expected
 from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
-from shared.storage import report_moves
+from shared.storage import make_folder, may_pass, report_moves, write_text
 from shared.tracking import Tracker
 from shared.training.core.agreement import check_same_weights
 from shared.training.core.meter import LossMeter, MeterReading
 from shared.training.core.position import CheckpointSaver, TrainingPosition
 from shared.training.core.schedule import LearningSchedule
 from shared.training.core.time_report import TimeReport
-from shared.training.core.unsaved import explain_unsaved, stopped_line, write_numbers
 
 _NOTE_SECONDS = 10.0
 """An epoch that takes long is heard of this often."""
@@ -57,7 +58,6 @@ class TrainingRun:
         self._validation_seconds: float | None = None
         self._speed: list[float] = []
         self._stalls: list[float] = []
-        self._is_finished = False
         self._unreported: dict[str, float] = {}
         self._meter, self._throughput, self._times = meter, throughput, TimeReport(world, groups)
         self._open = ExitStack()
@@ -77,16 +77,11 @@ class TrainingRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         expect_silence()
-        unsaved = None
-        if error is not None and self._is_finished:
-            unsaved = explain_unsaved(error, self._settings.model, self._saver.last_saved, clears=self._world.is_main)
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
-            self._world.announce_failure(unsaved or error)
+            self._world.announce_failure(error)
         elif error is None:
             self._saver.finish()  # a Trainer may have saved after its last step
         self._open.__exit__(kind, error, traceback)
-        if unsaved is not None:
-            raise unsaved from error
 
     def remaining_epochs(self) -> range:
         """Epochs of which something is left to do, from 0: steps to make, or only the numbers of its end to report."""
@@ -183,12 +178,11 @@ class TrainingRun:
     def finish(self) -> None:
         """Save the last step and write `metrics.json`: the last epoch's numbers, the whole run's, and the history.
 
-        Where storage takes no checkpoint, that is said, and no more: see `unsaved`.
+        A storage that takes no checkpoint, or no metrics, ends nothing: the model may still be written.
         """
         if self._saved != self.at.step:
             self._save()
         self._saver.finish()
-        self._is_finished = True
         if not self._world.is_main:
             return
         if failed := self._failed_saves():
@@ -206,7 +200,13 @@ class TrainingRun:
             **self._times.document(),
             "history": self.at.history,
         }
-        write_numbers(self._settings.metrics, document)
+        try:
+            make_folder(self._settings.metrics)
+            write_text(self._settings.metrics / "metrics.json", json.dumps(document, indent=2) + "\n")
+        except OSError as error:
+            if not may_pass(error):
+                raise
+            print_line(f"warning: {self._settings.metrics / 'metrics.json'} could not be written: {error}")
 
     def save_model(self, save: Callable[[], None]) -> None:
         """Let rank 0 write the trained model with `save`; every rank calls this."""
@@ -244,7 +244,13 @@ class TrainingRun:
         failure = self._saver.finish()
         if failed := self._failed_saves():
             self._tracker.log(failed, self.at.step)
-        self._world.note(stopped_line(self.at.step, self._saver.plan.folder, failure))
+        said, last = f"stopped by SIGTERM after step {self.at.step}", self._saver.last_saved
+        if failure is None:
+            self._world.note(f"{said}; start again with the same checkpoints folder")
+        elif last is None:
+            raise UnsavedError(f"The training was {said}, and nothing of it is saved: {failure}.")
+        else:
+            self._world.note(f"{said}, which is not saved: {failure}; the last checkpoint is of step {last}")
 
     def _save(self) -> None:
         began, self._saved_at = time.perf_counter(), time.monotonic()

@@ -17,8 +17,7 @@ from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader, load_checkpoint
 from shared.checkpoint.saving import save_checkpoint
 from shared.distributed import Refusal, World
-from shared.distributed.errors import print_line
-from shared.storage import may_pass, remove_folder
+from shared.storage import remove_folder
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.torch.passes import DeferringSaver
 from shared.training.torch.state import (
@@ -45,7 +44,6 @@ class SafetensorsIO(CheckpointIO):
         super().__init__()
         self._kept_for = kept_for
         self._taken: dict[str, Any] = {}
-        self._has_failed = False
         self.loaded: dict[str, Any] | None = None
 
     def take(self) -> dict[str, Any]:
@@ -54,7 +52,7 @@ class SafetensorsIO(CheckpointIO):
         return taken
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
-        """Write Lightning's dictionary; rank 0 calls this. Storage that is full, or ill for a while, ends no training.
+        """Write Lightning's dictionary; rank 0 calls this.
 
         Raises:
             Refusal: naming what in it JSON and safetensors cannot hold.
@@ -64,15 +62,7 @@ class SafetensorsIO(CheckpointIO):
             self._taken = checkpoint
             return
         tensors, state = tree.pack_state(checkpoint, "The module's checkpoint")
-        try:
-            save_checkpoint(Path(path), int(checkpoint["global_step"]), tensors, state)
-        except OSError as error:
-            if not may_pass(error):
-                raise
-            self._has_failed = True
-            print_line(f"warning: {path} was not saved: {error}; training goes on, and the one before it stays")
-        else:
-            self._has_failed = False
+        save_checkpoint(Path(path), int(checkpoint["global_step"]), tensors, state)
 
     def load_checkpoint(
         self,
@@ -95,13 +85,7 @@ class SafetensorsIO(CheckpointIO):
         return tree.unpack_state(*load_checkpoint(found))
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Remove a folder of checkpoints, when a ModelCheckpoint of the user's asks for it.
-
-        Not the one that another was to replace, if that could not be saved.
-        """
-        if self._has_failed:
-            self._has_failed = False
-            return
+        """Remove a folder of checkpoints, when a ModelCheckpoint of the user's asks for it."""
         with suppress(OSError):
             remove_folder(Path(path))
 
