@@ -72,7 +72,6 @@ def refused(file: dict[str, Any], **options: object) -> list[str]:
     [
         ("{", "is no JSON"),
         ("[1]", "has to hold a JSON object"),
-        ('{"fp16": {}, "fp16": {}}', "fp16 is given twice"),
     ],
 )
 def test_a_file_that_is_no_object_is_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -127,19 +126,13 @@ def test_batch_sizes_that_contradict_each_other(file: dict[str, Any], said: str)
 def test_all_unknown_keys_are_named_at_once_with_what_was_meant() -> None:
     file = {
         "train_micro_batch": 4,
-        "zero_optimization": {"stage": 7, "offload_optimizer": {"devise": "cpu"}, "overlap_com": True},
         "optimizer": {"type": "AdamW", "params": {"lrr": 1}},
         "scheduler": {"type": "WarmupRL"},
-        "fp16": {"enabled": "maybe"},
         "autotuning": {"enabled": True},
         "bf16": True,
     }
     assert refused(file) == [
         "  train_micro_batch is no key that DeepSpeed knows (did you mean train_micro_batch_size_per_gpu?).",
-        "  zero_optimization.stage 7: input should be 0, 1, 2, 3 or 3.",
-        "  zero_optimization.offload_optimizer.devise 'cpu': extra inputs are not permitted.",
-        "  zero_optimization.overlap_com True: extra inputs are not permitted.",
-        "  fp16.enabled 'maybe': input should be a valid boolean, unable to interpret input.",
         "  autotuning is not for this component: compare short runs with other values of zero_stage and accumulation_steps.",
         "  bf16 has to be an object, {...}, not True.",
         "  optimizer.params.lrr is no key that DeepSpeed knows (did you mean lr?).",
@@ -153,19 +146,16 @@ def test_all_unknown_keys_are_named_at_once_with_what_was_meant() -> None:
         ({}, {"offload": "optimizer", "zero_stage": 0}, "offload optimizer needs zero_stage 1, 2 or 3, and it is 0"),
         ({}, {"offload": "all"}, "offload all needs zero_stage 3, and it is 2"),
         ({"zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}, {}, "needs zero_stage 1, 2 or 3"),
-        ({"zero_optimization": {"cpu_offload": True}}, {}, "older versions of DeepSpeed: use offload_optimizer"),
         ({"zero_optimization": {"zero_hpz_partition_size": 2}}, {}, "checkpoints do not know it"),
         ({"fp16": {"enabled": True}, "bf16": {"enabled": True}}, {}, "fp16 and bf16 are both enabled"),
         ({"optimizer": {"type": "Lamb"}}, {}, "optimizer.type 'Lamb' is not one of those that this component can save"),
-        ({"optimizer": {"type": "AdamW", "params": {"lr": -1}}}, {}, "lr has to be a number of 0 or more, not -1"),
-        ({"gradient_clipping": "much"}, {}, "gradient_clipping has to be a number of 0 or more, not 'much'"),
         ({"tensor_parallel": {"autotp_size": 2}}, {}, "tensor_parallel is not for this component: model parallelism"),
-        ({"amp": {}}, {}, "amp: NVIDIA Apex AMP integration has been removed"),
+        ({"amp": {}}, {}, "amp is no key that DeepSpeed knows"),
         ({}, {"precision": "fp16"}, "fp16 cannot be computed on this machine, which has no GPU"),
         (
             {"zero_optimization": {"offload_optimizer": {"device": "nvme"}}},
             {},
-            "device nvme is without an nvme_path, and is not supported",
+            "device nvme is not supported",
         ),
     ],
 )
@@ -191,6 +181,15 @@ def test_the_guides_example_is_refused_on_a_machine_without_a_gpu_or_its_fp16_re
     assert (params["lr"], params["betas"], params["eps"], params["weight_decay"]) == (0.001, [0.9, 0.999], 1e-8, 0.0)
     assert params["torch_adam"]
     assert (document["train_batch_size"], document["train_micro_batch_size_per_gpu"]) == (64, 32)
+
+
+@pytest.mark.parametrize("zero", [{"stage": 7}, {"overlap_com": True}])
+def test_deepspeed_itself_refuses_unknown_values(zero: dict[str, Any]) -> None:
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    config, _ = configured({"zero_optimization": zero})
+    with pytest.raises(ValueError, match=next(iter(zero))):
+        DeepSpeedConfig(config.document(1000))
 
 
 def test_nvme_is_replaced_by_memory() -> None:

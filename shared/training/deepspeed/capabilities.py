@@ -39,8 +39,7 @@ def missing_offload(file: ConfigFile) -> list[MissingCapability]:
     for name in ("offload_optimizer", "offload_param"):
         offload = read_section(read_section(file, ZERO_KEY), name)
         if offload.get("device") == "nvme":
-            why = "is not supported" if offload.get("nvme_path") else "is without an nvme_path, and is not supported"
-            what = f"{ZERO_KEY}.{name}: device nvme {why}: the checkpoints of this component hold states in memory"
+            what = f"{ZERO_KEY}.{name}: device nvme is not supported: checkpoints hold states in memory"
             missing.append(MissingCapability(what, "device cpu"))
     return missing
 

@@ -40,7 +40,7 @@ def read_config_file(path: Path | None) -> ConfigFile:
 
 def _read(path: Path) -> ConfigFile:
     try:
-        found: object = json.loads(read_bytes(path, JSON_BYTES), object_pairs_hook=_without_repeats)
+        found: object = json.loads(read_bytes(path, JSON_BYTES))
     except OSError as error:
         raise Refusal(f"The configuration file {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
@@ -50,14 +50,6 @@ def _read(path: Path) -> ConfigFile:
             f"The configuration file {path} has to hold a JSON object, {{...}}, not a {type(found).__name__}."
         )
     return found
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    keys = [key for key, _ in pairs]
-    repeated = sorted({key for key in keys if keys.count(key) > 1})
-    if repeated:
-        raise ValueError(f"{', '.join(repeated)} is given twice in one object")
-    return dict(pairs)
 
 
 def is_set(value: object) -> bool:

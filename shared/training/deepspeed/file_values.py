@@ -14,7 +14,6 @@ from shared.training.deepspeed.config_keys import TORCH_OPTIMIZERS, ZERO_KEY
 
 OFFLOAD_SECTIONS = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
 """Values of the input `offload`, and the sections of zero_optimization that say the same."""
-_OLD = ("cpu_offload", "cpu_offload_param", "cpu_offload_use_pin_memory")
 _BEYOND = ("zenflow", "legacy_stage1", "elastic_checkpoint")
 
 
@@ -22,7 +21,7 @@ def apply_config_file(settings: DeepSpeedSettings, file: ConfigFile) -> DeepSpee
     """Put what the file decides in the place of the inputs, as far as it makes sense; see `find_contradictions`."""
     zero, precision = settings.zero, settings.precision
     found = read_section(file, ZERO_KEY)
-    stage = next((stage for stage in range(4) if found.get("stage") in (stage, str(stage))), zero.zero_stage)
+    stage = int(found["stage"]) if is_set(found.get("stage")) else zero.zero_stage
     return replace(
         settings,
         zero=replace(zero, zero_stage=stage, offload=_decided_offload(found) or zero.offload),
@@ -52,9 +51,6 @@ def find_contradictions(settled: DeepSpeedSettings, file: ConfigFile) -> Iterato
         yield f"offload all needs zero_stage 3, and it is {stage}: below 3 every rank keeps all parameters"
     if all(read_section(file, name).get("enabled") is True for name in ("fp16", "bf16")):
         yield "fp16 and bf16 are both enabled: choose one"
-    for name in _OLD:
-        if name in zero:
-            yield f"{ZERO_KEY}.{name} is of older versions of DeepSpeed: use offload_optimizer or offload_param"
     for name in _BEYOND:
         if zero.get(name):
             yield f"{ZERO_KEY}.{name} is not for this component: its checkpoints do not know it"
@@ -62,7 +58,6 @@ def find_contradictions(settled: DeepSpeedSettings, file: ConfigFile) -> Iterato
         yield f"{ZERO_KEY}.offload_optimizer.super_offload is not for this component: its checkpoints do not know it"
     if (zero.get("zero_hpz_partition_size") or 1) not in {1, AUTO_VALUE}:
         yield f"{ZERO_KEY}.zero_hpz_partition_size is not for this component: its checkpoints do not know it"
-    yield from _not_numbers(file)
 
 
 def _decided_offload(zero: ConfigFile) -> Literal["none", "optimizer", "all"] | None:
@@ -90,7 +85,7 @@ def _decided_optimizer(settings: OptimizerSettings, file: ConfigFile) -> Optimiz
     if decay is None and params.get("weight_decay") is None and is_set(kind):
         decay = 0.0  # DeepSpeed's own default, as who writes the file expects
     elif is_set(params.get("weight_decay")):
-        decay = _number(params.get("weight_decay"), 0.0)
+        decay = cast("float", params["weight_decay"])
     return replace(
         settings,
         optimizer=cast('Literal["sgd", "adam", "adamw"]', kind) if kind in TORCH_OPTIMIZERS else settings.optimizer,
@@ -102,18 +97,4 @@ def _decided_optimizer(settings: OptimizerSettings, file: ConfigFile) -> Optimiz
 
 
 def _number(value: object, otherwise: float) -> float:
-    return value if isinstance(value, int | float) else otherwise
-
-
-def _not_numbers(file: ConfigFile) -> Iterator[str]:
-    params = read_section(read_section(file, "optimizer"), "params")
-    places = {
-        "gradient_clipping": file.get("gradient_clipping"),
-        **{f"optimizer.params.{name}": params.get(name) for name in ("lr", "eps", "weight_decay", "momentum")},
-    }
-    for place, value in places.items():
-        if is_set(value) and (not isinstance(value, int | float) or isinstance(value, bool) or value < 0):
-            yield f"{place} has to be a number of 0 or more, not {value!r}"
-    betas = params.get("betas")
-    if is_set(betas) and not (isinstance(betas, list) and len(betas) == 2 and all(isinstance(b, float) for b in betas)):
-        yield f"optimizer.params.betas has to be two numbers, not {betas!r}"
+    return cast("float", value) if is_set(value) else otherwise
