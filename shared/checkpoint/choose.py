@@ -5,15 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from shared.checkpoint.files import checkpoints_newest_first, find_damage
 from shared.distributed import Refusal, World
-
-_BEFORE_CHOICE: Final = {"documents": "joined", "normalization": "auto"}
-"""What a setting was in checkpoints of versions that did not name it."""
-_NOT_SAVED_BEFORE: Final = ("train data",)
-"""What nobody knows of such checkpoints; it is taken for the same."""
 
 
 def newest_valid_checkpoint(folder: str | Path) -> Path | None:
@@ -84,9 +79,7 @@ def check_same_settings(state: Mapping[str, Any], now: Mapping[str, Any], source
             f"The checkpoint {source} was written by another component. Give one of this component, or an empty "
             "checkpoints folder and no resume_from."
         )
-    saved = {**_BEFORE_CHOICE, **saved}
-    compared = (name for name in now if name in saved or name not in _NOT_SAVED_BEFORE)
-    differing = [name for name in compared if saved.get(name) != now[name]]
+    differing = [name for name in now if saved.get(name) != now[name]]
     if differing:
         pairs = "; ".join(f"{name} was {saved.get(name)!r} and is now {now[name]!r}" for name in differing)
         raise Refusal(

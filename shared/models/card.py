@@ -127,7 +127,8 @@ class ModelCard:
         """
         try:
             found: Mapping[str, Any] = json.loads(text)
-            version = found["format"]
+            if found["format"] != MODEL_FORMAT:
+                raise make_refusal(f"{source} has the format {found['format']!r}; this library reads {MODEL_FORMAT!r}.")
             card = cls(
                 architecture=str(found["architecture"]),
                 input_shape=tuple(map(int, found["input_shape"])),
@@ -137,22 +138,20 @@ class ModelCard:
                 std=tuple(map(float, found["std"])),
                 task=str(found["task"]),
                 library_version=str(found["library_version"]),
-                columns=tuple(map(str, found.get("columns", ()))),
-                target=str(found.get("target", "")),
-                target_mean=float(found.get("target_mean", 0)),
-                target_std=float(found.get("target_std", 1)),
-                framework=str(found.get("framework", "torch")),
-                vocabulary=int(found.get("vocabulary", 0)),
-                tokenizer=str(found.get("tokenizer", "")),
-                settings={name: _number(value) for name, value in found.get("settings", {}).items()},
-                table=dict(found.get("table", {})),
-                arguments=None if found.get("arguments") is None else dict(found["arguments"]),
+                columns=tuple(map(str, found["columns"])),
+                target=str(found["target"]),
+                target_mean=float(found["target_mean"]),
+                target_std=float(found["target_std"]),
+                framework=str(found["framework"]),
+                vocabulary=int(found["vocabulary"]),
+                tokenizer=str(found["tokenizer"]),
+                settings={name: _number(value) for name, value in found["settings"].items()},
+                table=dict(found["table"]),
+                arguments=None if found["arguments"] is None else dict(found["arguments"]),
             )
             card.check_sizes()
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise make_refusal(f"{source} is damaged: {error!r}. Train and save the model again.") from error
-        if version != MODEL_FORMAT:
-            raise make_refusal(f"{source} has the format {version!r}; this library reads {MODEL_FORMAT!r}.")
         return card
 
 

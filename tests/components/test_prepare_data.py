@@ -77,7 +77,7 @@ def test_leftovers_of_an_interrupted_attempt_are_gone(tmp_path: Path) -> None:
     dirty = tmp_path / "output-2x1"
     (dirty / "train").mkdir(parents=True)
     (dirty / "train" / "x-00077.npy").write_bytes(b"old")
-    (dirty / "train" / "x-00000.npy.part").write_bytes(b"half")
+    (dirty / "train" / "x-00000-short.npy").write_bytes(b"half")
     (dirty / "index.json").write_text("{}", encoding="utf-8")
     finished, _ = prepare(tmp_path, nodes=2)
     assert finished.ok, finished.output

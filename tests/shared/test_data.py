@@ -163,7 +163,7 @@ def test_an_interrupted_shard_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_leftovers_are_removed_and_other_files_stay(folder: Path) -> None:
-    (folder / "train" / "x-00009.npy.part").touch()
+    (folder / "train" / "x-00009.npy").touch()
     (folder / "train" / "mine.txt").touch()
     (folder / "notes.md").touch()
     remove_leftovers(folder)

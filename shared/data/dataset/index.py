@@ -111,7 +111,7 @@ class Index:
         columns: names of a table's features, in the order of ``x``; empty for anything else.
         target: of a regression; None for anything else.
         text: of the two tasks on text; None for anything else.
-        table: what the features of a table were made of; None for anything else, and for a table prepared before 0.2.
+        table: what the features of a table were made of; None for anything else.
         picture_bytes: split to bytes of its encoded pictures; empty for anything else.
     """
 
@@ -152,7 +152,7 @@ class Index:
             **({"columns": self.columns} if self.columns else {}),
             **({"table": self.table.to_json()} if self.table else {}),
             **({"target": asdict(self.target)} if self.target else {}),
-            **({"text": _text_to_json(self.text)} if self.text else {}),
+            **({"text": asdict(self.text)} if self.text else {}),
             **({"picture_bytes": dict(self.picture_bytes)} if self.picture_bytes else {}),
             **({"statistics": asdict(self.statistics)} if self.statistics else {}),
             "splits": {
@@ -161,11 +161,6 @@ class Index:
             },
         }
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _text_to_json(text: TextEncoding) -> dict[str, Any]:
-    plain = asdict(text)
-    return {name: value for name, value in plain.items() if (name, value) != ("documents", "joined")}
 
 
 def array_files(name: str, array: Array) -> tuple[str, ...]:
@@ -242,7 +237,7 @@ def _parse_text(text: Mapping[str, Any]) -> TextEncoding:
         **{name: int(text[name]) for name in ("vocabulary", "sequence_length", "padding", "end_of_text")},
         **{name: {str(k): int(v) for k, v in text[name].items()} for name in ("size", "gzip_size", "tokens")},
     }
-    documents = text.get("documents", "joined")
+    documents = text["documents"]
     if documents not in DOCUMENT_USES:
         raise ValueError(f"its documents are {documents!r}")
     return TextEncoding(_inside(text["tokenizer"]), sha256=str(text["sha256"]), documents=str(documents), **values)

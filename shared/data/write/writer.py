@@ -36,7 +36,7 @@ SHARD_BYTES = 16 * 2**20
 _SKIPPED = "skipped.csv"
 _COPY_BYTES = 2**22
 _SHORT = "-short"
-_OURS = re.compile(r"\w+-\d{5,}(-short)?\.npy((\.copy)?\.part)?")  # with .part in the first versions
+_OURS = re.compile(r"\w+-\d{5,}(-short)?\.npy")
 
 _Chunk = Mapping[str, npt.NDArray[Any]]
 """Some rows: name of each array to its rows."""
@@ -170,7 +170,6 @@ def remove_leftovers(folder: Path) -> None:
     """
     for name in (INDEX_FILE, _SKIPPED, *(f"{TOKENIZER_FOLDER}/{name}" for name in TOKENIZER_FILES)):
         remove_file(folder / name)
-        remove_file(folder / f"{name}.part")  # of the first versions
     for path in (path for split in SPLITS for path in list_folder(folder / split)):
         if _OURS.fullmatch(path.name):
             remove_file(path)

@@ -41,25 +41,6 @@ class TrainingPosition:
     epoch_loss: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
 
-    def restore_cut_epoch(self, steps_per_epoch: int) -> None:
-        """Put back an epoch that `max_steps` cut short and that the first versions of this library counted as done.
-
-        Raises:
-            Refusal: if such a version has already gone on, and has left out the rest of the epoch.
-        """
-        if self.step == self.epoch * steps_per_epoch + self.batch:
-            return
-        begun = self.epoch - 1
-        ends = [*((number + 1) * steps_per_epoch for number in range(begun)), self.step]
-        if self.batch or [entry["step"] for entry in self.history] != ends:
-            raise Refusal(
-                f"The checkpoint is of step {self.step}, in epoch {self.epoch + 1} of {steps_per_epoch} steps each: an "
-                "earlier version of this library left out the rest of an epoch that max_steps had cut short. Train "
-                "from the start, with an empty checkpoints folder and no resume_from."
-            )
-        self.epoch, self.batch = begun, self.step - begun * steps_per_epoch
-        self.epoch_loss = self.history[-1]["train_loss"] * self.batch
-
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:

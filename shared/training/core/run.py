@@ -51,7 +51,6 @@ class TrainingRun:
     ) -> None:
         self._settings, self._world, self._saver, self.at, self._schedule = settings, world, saver, at, schedule
         self._steps_per_epoch = steps_per_epoch or schedule.steps // settings.loop.epochs
-        at.restore_cut_epoch(self._steps_per_epoch)
         self._saved, self._saved_at = saver.own_step, time.monotonic()
         self._started = self._epoch_started = self._noted = time.perf_counter()
         self._steps_ended = self._started
