@@ -16,7 +16,6 @@ from shared.data import Dataset
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.shard_order import ShardOrder
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.torch import feed as feed_module
 from tests.helpers import ROOT, clean_environment
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 from tests.shared.streams import feed_of, rows_of, streamed, write_numbered
@@ -102,23 +101,6 @@ def test_two_epochs_of_one_feed_and_rows_out_of_order(tmp_path: Path) -> None:
     assert first != second
     assert {row for batch in first for row in batch} == {row for batch in second for row in batch} == set(range(200))
     np.testing.assert_array_equal(data.split("train").take(np.array([199, 0, 37]))["y"], [199, 0, 37])
-
-
-def test_memory_of_batches_is_used_again_and_never_while_any_of_it_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed_module, "_AT_ONCE_BYTES", 1)
-    feed = feed_of(streamed(write_numbered(tmp_path, SHARDS), buffer_bytes=40 * 24), BatchPlan(10, 1, 1), workers=2)
-    places = {x.data_ptr() for epoch in range(3) for x, _ in feed.epoch(epoch)}
-    assert len(places) < 20, "of 60 batches"
-    held = []
-    for x, y in feed.epoch(3):
-        held.append((x[3:5, 1:].numpy(), y[3:5].clone().numpy()))
-        del x, y
-    for epoch in range(4, 7):
-        rows_of(feed.epoch(epoch))
-    for x, y in held:
-        np.testing.assert_array_equal(x, np.repeat(y[:, None], 3, axis=1))
 
 
 @pytest.mark.parametrize("write", [write_language_dataset, write_text_classification_dataset])

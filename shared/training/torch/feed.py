@@ -16,7 +16,6 @@ import torch
 from shared.data import Split
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.reader import HELD_SPLIT_BYTES
-from shared.data.dataset.row_buffers import RowBuffers
 from shared.settings.running import LoaderSettings
 from shared.settings.training import LoopSettings
 from shared.training.augmentation.batches import BatchAugmentation, BatchPlace
@@ -60,7 +59,6 @@ class RowReader:
         small = split.access == "auto" and self._row_bytes * split.rows <= HELD_SPLIT_BYTES
         whole = split.access == "memory" and not split.arrays["x"].is_encoded  # whose bytes are held, by the split
         self._hold = (small or whole) and not self._ragged
-        self._buffers = RowBuffers()
 
     @cached_property
     def held(self) -> StoredTensors | None:
@@ -112,16 +110,10 @@ class RowReader:
         return self.to_device_ahead(read_ahead(self.read, order, self._threads, self._threads))
 
     def _read(self, rows: RowNumbers) -> StoredTensors:
-        arrays = self.split.take(rows, _copy_rows if self._hold else self._copy_rows)
+        arrays = self.split.take(rows, _copy_rows)
         if len(self._names) == 1 or self._ragged:
             arrays["x"] = arrays["x"].astype(_TOKEN)
         return tuple(torch.from_numpy(arrays[name]) for name in self._names)
-
-    def _copy_rows(self, array: npt.NDArray[Any], rows: RowNumbers) -> npt.NDArray[Any]:
-        """Copy rows into memory that has been used before."""
-        found = self._buffers.lend(len(rows), array.shape[1:], array.dtype)
-        torch.index_select(torch.from_numpy(array), 0, torch.from_numpy(rows), out=torch.from_numpy(found))
-        return found
 
     def _copied(self, tensors: StoredTensors) -> StoredTensors:
         if self._on_host:
