@@ -1391,11 +1391,11 @@ class TrainHorovodKeras(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
-                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
-                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
-                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
+            architecture: The network, in Keras: mlp; resnet, a small one for images; resnet50 for images of 32 x 32 and
+                more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
+                num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it (resnet50 has some)
+                takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps), so that other
+                numbers of GPUs end with other weights; those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
             initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
@@ -1532,11 +1532,11 @@ class TrainTfMultiworker(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
-                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it
-                (resnet50 has some) takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps),
-                so that other numbers of GPUs end with other weights; those of rank 0 are validated and saved.
+            architecture: The network, in Keras: mlp; resnet, a small one for images; resnet50 for images of 32 x 32 and
+                more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
+                num_outputs), channels last, and returns a keras.Model. A BatchNormalization in it (resnet50 has some)
+                takes the statistics of its GPU's own rows (batch_size / GPUs / accumulation_steps), so that other
+                numbers of GPUs end with other weights; those of rank 0 are validated and saved.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
             initial_model: A model that this trainer, or another one of the same framework, has saved, of the same
@@ -1672,9 +1672,9 @@ class TrainTfParameterServer(CommandComponent):
         Args:
             data: A prepared dataset, as "Prepare data" writes it: images or a table, with classes or with a number to
                 predict.
-            architecture: The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x
-                32 and more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes
-                (input_shape, num_outputs), channels last, and returns a keras.Model.
+            architecture: The network, in Keras: mlp; resnet, a small one for images; resnet50 for images of 32 x 32 and
+                more; or FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape,
+                num_outputs), channels last, and returns a keras.Model.
             model_code: Folder with your model's code, when "architecture" is FILE.py:FUNCTION; otherwise it has no
                 effect.
             initial_model: A model that this trainer, or another one of the same framework, has saved, of the same

@@ -9,7 +9,7 @@ from shared.settings.trainer import RowsTrainerSettings
 from shared.settings.training import PrecisionSettings
 
 KERAS_NETWORK = (
-    "The network, in Keras: mlp; resnet or vit, small ones for images; resnet50 for images of 32 x 32 and more; or "
+    "The network, in Keras: mlp; resnet, a small one for images; resnet50 for images of 32 x 32 and more; or "
     'FILE.py:FUNCTION in the folder "model_code". Tables take mlp. The function takes (input_shape, num_outputs), '
     "channels last, and returns a keras.Model."
 )

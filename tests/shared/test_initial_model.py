@@ -113,7 +113,7 @@ def test_a_keras_model_keeps_its_body_and_small_networks_are_named(tmp_path: Pat
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     same, _ = make_initial_model(tmp_path, card, "float32", None)
     np.testing.assert_array_equal(same.weights[-2].numpy(), saved.weights[-2].numpy())
-    with pytest.raises(Refusal, match=r"resnet18 is in PyTorch alone: choose mlp, resnet, resnet50, vit here"):
+    with pytest.raises(Refusal, match=r"resnet18 is in PyTorch alone: choose mlp, resnet, resnet50 here"):
         build(replace(card, architecture="resnet18", input_shape=(32, 32, 1)))
     with pytest.raises(Refusal, match=r"resnet50 of Keras takes images of 32 x 32 and more; these are 8 x 8"):
         build(replace(card, architecture="resnet50"))

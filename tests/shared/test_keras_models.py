@@ -27,7 +27,7 @@ from tests.shared.serving import check_azure_serves
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
 
-ZOO = ("mlp", "resnet", "vit")
+ZOO = ("mlp", "resnet")
 """Those that take pictures of any size; resnet50 takes 32 x 32 and more."""
 
 
@@ -170,7 +170,7 @@ def test_a_model_of_ones_own_is_rebuilt_from_the_saved_folder(code: Path, zoo: M
 @pytest.mark.parametrize(
     ("architecture", "message"),
     [
-        ("nonsense", "'nonsense' is not known: choose mlp, resnet, resnet50, vit, or FILE.py:FUNCTION in model_code"),
+        ("nonsense", "'nonsense' is not known: choose mlp, resnet, resnet50, or FILE.py:FUNCTION in model_code"),
         ("other.py:build", "there is no other.py in .*, which holds own.py"),
         ("own.py:absent", "has no function or class absent; it has build, shape, nothing, broken, one"),
         ("own.py:number", "has no function or class number"),

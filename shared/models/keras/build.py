@@ -13,17 +13,16 @@ import numpy as np
 from ..card import ModelCard  # noqa: TID252
 from ..own_code import own_function  # noqa: TID252
 from ..refuse import make_refusal  # noqa: TID252
-from . import mlp, resnet, vit
+from . import mlp, resnet
 
 NetworkBuilder = Callable[[tuple[int, ...], int], keras.Model]
 """Takes the shape of one row, channels last, and the number of outputs."""
 
 ZOO: Mapping[str, NetworkBuilder] = MappingProxyType(
-    {"mlp": mlp.build_mlp, "resnet": resnet.build_resnet, "resnet50": resnet.build_resnet50, "vit": vit.build_vit}
+    {"mlp": mlp.build_mlp, "resnet": resnet.build_resnet, "resnet50": resnet.build_resnet50}
 )
-IMAGE_ARCHITECTURES = ("resnet", "resnet50", "vit")
-_TORCH_ONLY = ("resnet18", "resnet34", "vit_s", "vit_b", "vit_small_patch16", "vit_base_patch16")
-"""Of these keras.applications has no counterpart."""
+IMAGE_ARCHITECTURES = ("resnet", "resnet50")
+_TORCH_ONLY = ("resnet18", "resnet34", "vit", "vit_s", "vit_b", "vit_small_patch16", "vit_base_patch16")
 
 
 def build_network(card: ModelCard, dtype: str = "float32", model_code: str | Path | None = None) -> keras.Model:
