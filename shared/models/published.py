@@ -52,15 +52,6 @@ _WRAPPINGS: Final = ("state_dict", "model", "model_state_dict")
 """Under which a training's own file has its weights."""
 _COUNTER: Final = ".num_batches_tracked"
 """Of batch normalization: it decides nothing here, and torchvision's older files have none."""
-_RESNETS: Final[Mapping[tuple[int, ...], str]] = {
-    (False, 2, 2, 2, 2): "resnet18",
-    (False, 3, 4, 6, 3): "resnet34",
-    (True, 3, 4, 6, 3): "resnet50",
-    (True, 3, 4, 23, 3): "resnet101",
-    (True, 3, 8, 36, 3): "resnet152",
-}
-"""Whether their blocks are bottlenecks, and how many each stage has."""
-_VIT_WIDTHS: Final = {192: "tiny", 384: "small", 768: "base", 1024: "large"}
 
 
 @dataclass(frozen=True)
@@ -80,7 +71,7 @@ class Published:
         """Give those that a network takes, with the positions of its `grid` of patches, and no classifier that differs.
 
         Raises:
-            Refusal: naming the first that are missing or of another shape, and what the file looks like.
+            Refusal: naming the first that are missing or of another shape.
         """
         tensors = {name: tensor for name, tensor in self.tensors.items() if not name.endswith(_COUNTER)}
         positions = tensors.get("pos_embed")
@@ -92,10 +83,10 @@ class Published:
         body = {name: shape for name, shape in wanted.items() if not name.endswith(_COUNTER)}
         misfits = describe_misfits(found, body, ignored=head)
         if misfits:
-            looks = recognise(self.shapes)
             raise make_refusal(
-                f"initial_weights {self.file} does not fit {architecture}: {misfits}. The file looks like {looks}. "
-                + _next_step(architecture, looks, wanted)
+                f"initial_weights {self.file} does not fit {architecture}: {misfits}. Give weights of {architecture} "
+                "from torchvision or timm. A ResNet for pictures of up to 64 pixels has another first convolution: "
+                "prepare the data with image_size 224."
             )
         same_head = all(found.get(name) == wanted[name] for name in head)
         return {name: tensor for name, tensor in tensors.items() if name not in head or same_head}
@@ -117,33 +108,6 @@ def read_published(place: Path) -> Published:
         found = _read_pickled_tensors(file)
     config = file.parent / "config.json"
     return Published(file, found, _named_normalization(config) if config.is_file() else None)
-
-
-def recognise(shapes: TensorShapes) -> str:
-    """Say of what architecture weights look, by names and shapes of those that are common."""
-    if "layer1.0.conv1.weight" in shapes and "conv1.weight" in shapes:
-        stages = [sum(f"layer{n}.{m}.conv1.weight" in shapes for m in range(64)) for n in (1, 2, 3, 4)]
-        name = _RESNETS.get(("layer1.0.conv3.weight" in shapes, *stages))
-        return f"{name} of torchvision or timm" if name else f"a ResNet of {', '.join(map(str, stages))} blocks"
-    patches = shapes.get("patch_embed.proj.weight", ())
-    if "blocks.0.attn.qkv.weight" in shapes and len(patches) == 4:
-        size = _VIT_WIDTHS.get(patches[0], f"of width {patches[0]}")
-        return f"vit_{size}_patch{patches[-1]} of timm"
-    if "conv_proj.weight" in shapes:
-        return "a vision transformer of torchvision, whose names are others: take timm's"
-    if any("embeddings.cls_token" in name for name in shapes):
-        return "a vision transformer of Hugging Face's transformers, whose names are others: take timm's"
-    first = ", ".join(list(shapes)[:3]) or "nothing"
-    return f"none that is known here (it begins with {first})"
-
-
-def _next_step(architecture: str, looks: str, wanted: TensorShapes) -> str:
-    name = looks.partition(" ")[0]
-    if name == architecture and wanted.get("conv1.weight", (0,))[-1] == 3:
-        return "Pictures of up to 64 pixels have a first convolution of 3 x 3: prepare the data with image_size 224."
-    if name in CLASSIFIERS and name != architecture:
-        return f"Set architecture to {name}, or give weights of {architecture}."
-    return f"Give weights of {architecture} from torchvision or timm, or leave initial_weights empty."
 
 
 def _read_pickled_tensors(file: Path) -> dict[str, torch.Tensor]:

@@ -21,8 +21,7 @@ from shared.distributed import Refusal, World, init
 from shared.models import ModelCard, build_network
 from shared.models.initial import published_file
 from shared.models.package import from_card, load_model, save_model
-from shared.models.published import CLASSIFIERS, read_published, recognise
-from shared.models.standard_resnet import BottleneckBlock, StandardResNet
+from shared.models.published import CLASSIFIERS, read_published
 from shared.models.standard_vit import StandardViT, resize_positions
 from shared.settings.command_line import read_settings
 from shared.settings.network import NetworkSettings
@@ -75,16 +74,14 @@ def test_a_vision_transformer_computes_what_its_paper_says() -> None:
 
 
 @pytest.mark.parametrize("architecture", CLASSIFIERS)
-def test_weights_of_each_architecture_are_recognised(architecture: str) -> None:
+def test_networks_have_as_many_weights_as_the_published_ones(architecture: str) -> None:
     """Numbers of parameters for 1,000 classes: torchvision's documentation; timm's for `vit_*_patch16_224`."""
     millions = {"resnet18": 11.689512, "resnet34": 21.797672, "resnet50": 25.557032}
     millions |= {"vit_small_patch16": 22.050664, "vit_base_patch16": 86.567656}
     with torch.device("meta"):
         net = build_network(architecture, (224, 224, 3), 1000)
     assert sum(parameter.numel() for parameter in net.parameters()) == round(1e6 * millions[architecture])
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    assert recognise(shapes).partition(" ")[0] == architecture
-    assert f"{CLASSIFIERS[architecture]}.weight" in shapes
+    assert f"{CLASSIFIERS[architecture]}.weight" in net.state_dict()
 
 
 def test_positions_of_other_sizes_are_scaled_and_the_class_token_keeps_its_own() -> None:
@@ -170,13 +167,10 @@ class Stranger:
     pass
 
 
-def test_what_does_not_fit_is_named_with_what_the_file_looks_like(
-    world: World, published: Path, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_is_named(world: World, published: Path, tmp_path: Path) -> None:
     with pytest.raises(
         Refusal,
-        match=r"does not fit resnet18: bn1\.bias none here \(64,\); .* and \d+ more\. The file looks "
-        r"like vit_small_patch16 of timm\. Set architecture to vit_small_patch16, or give weights of resnet18\.",
+        match=r"does not fit resnet18: bn1\.bias none here \(64,\); .* and \d+ more\. Give weights of resnet18 from",
     ):
         begin(world, replace(CARD, architecture="resnet18"), published)
     with pytest.raises(Refusal, match=r"initial_weights are for the architectures resnet18, .* not for vit_s"):
@@ -185,15 +179,9 @@ def test_what_does_not_fit_is_named_with_what_the_file_looks_like(
         begin(world, replace(CARD, input_shape=(32, 32, 1), mean=(1.0,), std=(1.0,)), published)
     with torch.device("meta"):
         large = build_network("resnet18", (96, 96, 3), 5).state_dict()
-        deep = StandardResNet((3, 96, 96), 5, (3, 4, 23, 3), BottleneckBlock).state_dict()
     save_file({name: torch.zeros(tensor.shape) for name, tensor in large.items()}, tmp_path / "large.safetensors")
-    with pytest.raises(
-        Refusal, match=r"looks like resnet18 .* first convolution of 3 x 3: prepare the data with image"
-    ):
+    with pytest.raises(Refusal, match=r"another first convolution: prepare the data with image"):
         begin(world, replace(CARD, architecture="resnet18"), tmp_path / "large.safetensors")
-    assert recognise({name: tuple(one.shape) for name, one in deep.items()}) == "resnet101 of torchvision or timm"
-    assert "of torchvision, whose names are others" in recognise({"conv_proj.weight": (768, 3, 16, 16)})
-    assert "transformers, whose names are others" in recognise({"vit.embeddings.cls_token": (1, 1, 768)})
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own, about the protocol of what is damaged
@@ -278,8 +266,6 @@ def test_other_first_weights_are_another_training(world: World, published: Path,
 
     first, none = identity(initial_model=tmp_path / "one"), identity()
     check_same_settings({"settings": none}, identity(), "step-1")
-    earlier = {name: one for name, one in none.items() if not name.startswith(("initial", "normalization"))}
-    check_same_settings({"settings": earlier}, none, "step-1")
     (tmp_path / "one").rename(tmp_path / "moved")
     check_same_settings({"settings": first}, identity(initial_model=tmp_path / "moved"), "step-1")
     for now in (identity(initial_model=tmp_path / "other"), none):
