@@ -3,35 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from shared.checkpoint.pieces import ShardPart
 from shared.tensors import is_torch
-
-
-@dataclass(frozen=True, slots=True)
-class BufferForm:
-    """What a buffer is like: its shape, its type (of torch or of NumPy), and whether it is of page-locked memory."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    locked: bool = False
-
-    @classmethod
-    def of_copy(cls, values: Any) -> BufferForm:
-        """Give the form of a copy of a tensor or an array: a GPU copies into page-locked memory alone by itself."""
-        return cls(tuple(values.shape), values.dtype, is_torch(values) and values.is_cuda)
-
-    def allocate(self) -> Any:
-        """Ask the system for a buffer, of torch or of NumPy; its content is any."""
-        if type(self.dtype).__module__ == "torch":
-            import torch
-
-            return torch.empty(self.shape, dtype=self.dtype, pin_memory=self.locked)
-        import numpy as np
-
-        return np.empty(self.shape, self.dtype)
 
 
 class StagingBuffers:
@@ -41,7 +17,7 @@ class StagingBuffers:
     """
 
     def __init__(self) -> None:
-        self._buffers: dict[str, tuple[BufferForm, Any]] = {}
+        self._buffers: dict[str, Any] = {}
         self._copied: list[Any] = []
 
     def stage(self, parts: Iterable[ShardPart]) -> list[ShardPart]:
@@ -49,9 +25,9 @@ class StagingBuffers:
         self._copied.clear()
         staged, kept, devices = [], {}, set()
         for part in parts:
-            kept[part.name] = form, copy = self._copy(part)
+            kept[part.name] = copy = self._copy(part)
             staged.append(replace(part, values=copy))
-            if form.locked:
+            if is_torch(part.values) and part.values.is_cuda:
                 devices.add(part.values.device)
         self._buffers = kept
         self._copied = [_copied_on(device) for device in devices]
@@ -62,18 +38,29 @@ class StagingBuffers:
         for event in self._copied:
             event.synchronize()
 
-    def _copy(self, part: ShardPart) -> tuple[BufferForm, Any]:
+    def _copy(self, part: ShardPart) -> Any:
+        """Copy a piece; a GPU copies only into page-locked memory by itself."""
         import numpy as np
 
         values = part.values.detach() if is_torch(part.values) else np.asarray(part.values)
-        form = BufferForm.of_copy(values)
-        known, buffer = self._buffers.get(part.name, (form, None))
-        if buffer is None or known != form:
-            buffer = form.allocate()
+        buffer = self._buffers.get(part.name)
+        if buffer is None or (buffer.shape, buffer.dtype) != (values.shape, values.dtype):
+            buffer = _allocate(values)
         if is_torch(values):
-            return form, buffer.copy_(values, non_blocking=True)
+            return buffer.copy_(values, non_blocking=True)
         np.copyto(buffer, values)
-        return form, buffer
+        return buffer
+
+
+def _allocate(values: Any) -> Any:
+    """Ask the system for a buffer like some values; its content is any."""
+    if is_torch(values):
+        import torch
+
+        return torch.empty(values.shape, dtype=values.dtype, pin_memory=values.is_cuda)
+    import numpy as np
+
+    return np.empty(values.shape, values.dtype)
 
 
 def _copied_on(device: Any) -> Any:
