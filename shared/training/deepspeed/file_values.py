@@ -21,7 +21,7 @@ def apply_config_file(settings: DeepSpeedSettings, file: ConfigFile) -> DeepSpee
     """Put what the file decides in the place of the inputs, as far as it makes sense; see `find_contradictions`."""
     zero, precision = settings.zero, settings.precision
     found = read_section(file, ZERO_KEY)
-    stage = int(found["stage"]) if is_set(found.get("stage")) else zero.zero_stage
+    stage = int(cast("int", found["stage"])) if is_set(found.get("stage")) else zero.zero_stage
     return replace(
         settings,
         zero=replace(zero, zero_stage=stage, offload=_decided_offload(found) or zero.offload),
