@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from allranks.local.folders import RunsHome, write_json_file
-from allranks.local.report import write_run_page
 from shared.cluster.page import write_survey
 from shared.cluster.survey import AllReduce, ClusterSurvey, RankPair
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import serving
-from tests.local.support import command, environ, pipeline, step, wait_for
+from tests.local.support import command, environ, pipeline, step
 
 AXE = (Path(__file__).parent / "axe.min.js").read_text()
 KINDS = ("good", "failed", "sweep", "compare")
@@ -212,46 +210,3 @@ def test_a_page_follows_its_run_from_the_first_second_to_the_end(browser: Chromi
 
 
 LINE = {"metrics": {"loss": 0.5}}
-
-
-@pytest.mark.slow
-def test_a_hundred_megabytes_of_logs_and_a_hundred_thousand_points_open_within_a_second(
-    browser: Chromium, tmp_path: Path
-) -> None:
-    folder = RunsHome(tmp_path / ".allranks").run("20260101-000000-000-large")
-    train = folder.step("train")
-    train.logs.mkdir(parents=True)
-    train.metrics().parent.mkdir(parents=True)
-    line = b"2026-01-01 12:00:00 INFO step done, nothing to see here, loss as before, everything is fine\n"
-    with train.log(0).open("wb") as log:
-        log.write(line * (50_000_000 // len(line)) + b"the Needle\n" + line * (50_000_000 // len(line)))
-    assert train.log(0).stat().st_size > 99_000_000
-    points = (f'{{"step": {n}, "metrics": {{"loss": {n % 97}, "accuracy": 0.5}}}}\n' for n in range(1, 50_001))
-    train.metrics().write_text("".join(points))
-    state = {"status": "succeeded", "started": 0.0, "seconds": 3.0, "nodes": 1, "processes": 1, "attempts": 1}
-    more = {"reused": False, "outputs": {}, "metrics": {}, "after": [], "component": "train", "failure": None}
-    about = {"run_id": folder.id, "name": "large", "status": "succeeded", "started": 0.0, "ended": 3.0}
-    write_json_file(folder.state, {**about, "steps": {"train": {**state, **more}}})
-    write_run_page(folder)
-    assert folder.report.stat().st_size < 1_000_000
-    assert min(browser.show(folder.report.as_uri()) for _ in range(2)) < 1
-    with serving(folder.home.path) as address:
-        page = f"{address}runs/{folder.id}"
-        assert min(browser.show(page) for _ in range(2)) < 1
-        browser.until("page.charts.size === 2")
-        highest = browser.run("Math.max(...page.document.steps.train.curves.loss.map((point) => point[1]))")
-        assert highest == 96, "thinned, and no peak is lost"
-        browser.run(
-            "(input => { input.value = 'needle'; input.dispatchEvent(new Event('input')); })(document.querySelector('.search'))"
-        )
-        browser.until("document.querySelector('.found').textContent === '1 line'")
-        assert browser.run("document.querySelector('.log pre').textContent") == "the Needle\n"
-        browser.run(
-            "(input => { input.value = ''; input.dispatchEvent(new Event('input')); })(document.querySelector('.search'))"
-        )
-        length = "document.querySelector('.log pre').textContent.length"
-        shown = wait_for(lambda: (count := browser.run(length)) > 1000 and count)
-        browser.until("document.querySelector('.log').seen && document.querySelector('.log pre').scrollTop > 1000")
-        browser.run("document.querySelector('.log pre').scrollTop = 0; 0")
-        browser.until(f"{length} > {shown}")
-        assert browser.faults == []

@@ -8,9 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,9 +20,7 @@ from shared.checkpoint.reading import load_checkpoint
 from tests.blob_mount import WORST, BlobFaults, blob_mount, can_mount
 from tests.components.launched import Options, kill_in_training, last_step, run_launched
 from tests.components.support import run_component
-from tests.components.training import furthest, train, training, write_digits
-from tests.components.training import weights as load_weights
-from tests.helpers import finish
+from tests.components.training import train, write_digits
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 
 pytestmark = [
@@ -190,23 +185,3 @@ def test_whoever_lists_a_folder_of_the_mount_tries_again(tmp_path: Path) -> None
     written = {path.name for path in (behind / "report").iterdir()}
     assert {"index.html", "metrics.json", "predictions.csv"} <= written
     assert not [path for path in (behind / "report").iterdir() if path.is_dir()]  # the outputs of the ranks have gone
-
-
-@pytest.mark.exhaustive
-def test_fewer_and_fewer_ranks_go_on_from_what_is_on_the_mount(mount: Path, tmp_path: Path) -> None:
-    data = write_text_classification_dataset(tmp_path / "passages")
-    still = of_transformers(tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    options: dict[str, Any] = {**still, "script": "train_transformers", "epochs": 3, "checkpoint_every": 3}
-    checkpoints = mount.parent / "behind" / "out" / "checkpoints"
-    train(data, tmp_path / "whole", **options, learning_rate=0.001)
-    for ranks, begun in ((4, 0), (2, 3)):  # each is killed when it has begun to write the second of its checkpoints
-        with training(data, mount / "out", **options, learning_rate=0.001, processes=ranks) as running:
-            until = time.monotonic() + 120
-            while last_step(checkpoints) < begun + 6:
-                assert time.monotonic() < until, running[0].stderr
-                time.sleep(0.001)
-            running[-1].kill(signal.SIGKILL)
-            finish(running, 120)
-    (last,) = train(data, mount / "out", **options, learning_rate=0.001)
-    assert re.search(r"continuing from .*: step \d+, epoch", last.stdout), last.stdout
-    assert furthest(load_weights(tmp_path / "whole"), load_weights(mount.parent / "behind" / "out")) < 1e-5

@@ -86,17 +86,6 @@ def test_wrong_use(tmp_path, inputs, words):
     assert "Traceback" not in text
 
 
-@pytest.mark.parametrize("values", [[0.97, 0.96], [-2.0, -1.0], [-1.0, 3.0], [0.0, 0.0], [0.5]])
-def test_the_axis_of_the_bars_has_its_zero(values):
-    from components.compare_models.compare_models import bar_axis  # imports mldesigner, which takes seconds
-
-    left, right = bar_axis(values)
-    assert left <= 0 <= right
-    assert left <= min(values)
-    assert right >= max(values)
-    assert left < right
-
-
 @pytest.mark.skipif(not can_mount(), reason="mounting with FUSE needs root and /dev/fuse")
 def test_on_a_mount_what_fails_for_a_moment_is_tried_again(tmp_path, monkeypatch):
     from components.compare_models import compare_models

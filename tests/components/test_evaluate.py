@@ -18,7 +18,6 @@ from sklearn import metrics as reference
 from shared.data import Dataset, batches
 from shared.models import ModelCard, NormalisedModel, build_network, load_model, save_model
 from tests.components.support import Finished, run_component
-from tests.shared.streams import write_numbered
 
 PICTURES = {"confusion_matrix.png", "roc.png", "calibration.png"}
 FILES = {"index.html", "metrics.json", "worst_rows.json", "predictions.csv", "classes.csv"} | PICTURES
@@ -170,12 +169,3 @@ def test_a_diverged_model_is_refused(tmp_path: Path, data: Path) -> None:
     finished, _ = evaluate(tmp_path, data, tmp_path / "model")
     assert finished.codes == (2,)
     assert "its training diverged" in finished.output
-
-
-def test_rank_0_reads_the_labels_alone(tmp_path: Path) -> None:
-    from components.evaluate.evaluate import labels_of
-
-    folder = write_numbered(tmp_path / "data", [20, 5])
-    for file in (folder / "train").glob("x-*.npy"):
-        file.unlink()
-    assert labels_of(Dataset.open(folder).split("train")).tolist() == list(range(25))

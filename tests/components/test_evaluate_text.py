@@ -155,17 +155,6 @@ def check_samples(samples: list[dict[str, Any]], x: torch.Tensor, nats: torch.Te
         assert 1 <= one["perplexity"] < 257
 
 
-@pytest.mark.parametrize(
-    ("asked", "length", "vocabulary", "rows"), [(256, 128, 257, 256), (256, 256, 4096, 16), (64, 4096, 128_000, 1)]
-)
-def test_logits_that_would_fill_the_memory_are_made_a_few_rows_at_a_time(
-    asked: int, length: int, vocabulary: int, rows: int
-) -> None:
-    from components.evaluate.evaluate import rows_at_once
-
-    assert rows_at_once(asked, length, vocabulary) == rows
-
-
 @pytest.mark.slow
 def test_passages_are_classified(tmp_path: Path) -> None:
     from transformers import BertConfig, BertForSequenceClassification
@@ -230,14 +219,3 @@ def test_a_model_of_another_task_is_refused(tmp_path: Path, model: Path) -> None
     assert finished.codes == (2,)
     wanted = "the model was trained for language_modeling, the data was prepared for text_classification"
     assert wanted in finished.output
-
-
-def test_a_diverged_language_model_is_refused(tmp_path: Path, data: Path) -> None:
-    card = language_card(Dataset.open(data))
-    module = from_card(card)
-    with torch.no_grad():
-        next(module.parameters()).fill_(float("nan"))
-    save_model(tmp_path / "model", module, card)
-    finished, _ = evaluate(tmp_path, data, tmp_path / "model")
-    assert finished.codes == (2,)
-    assert "its training diverged" in finished.output

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import csv
-import json
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import psutil
-import pytest
 from PIL import Image
 
 from shared.data import Dataset
 from tests.components.test_prepare_data import SHAPES, content, prepare
-from tests.helpers import ROOT, clean_environment, run_ranks
+from tests.helpers import ROOT
 
 SCRIPT = ROOT / "components" / "prepare_data" / "prepare_data.py"
 MODES = ("RGB", "L", "P", "RGBA", "CMYK", "1", "LA")
@@ -113,57 +110,6 @@ def test_a_class_with_one_image(tmp_path: Path) -> None:
     assert finished.output.count(f"the class 'alone' has a single item ({lonely}): two are needed") == 1
     finished, _ = prepare(tmp_path, *arguments, "--test-fraction", 0, "--validation-fraction", 0)
     assert finished.ok, finished.output
-
-
-def test_progress_is_reported(tmp_path: Path) -> None:
-    """After each file, since how much of it a machine does in the second between two reports is not known."""
-    images = paint(tmp_path / "images", 60)
-    arguments = [SCRIPT, "--dataset", "image_folder", "--data", images, "--image-size", 4, "--rows-per-shard", 5]
-    arguments += ["--on-bad-file", "skip", "--output-data", tmp_path / "output"]
-    code = f"""
-        import runpy, sys
-        from shared import tracking
-        tracking.REPORT_SECONDS = 0
-        sys.argv = {[str(argument) for argument in arguments]!r}
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    """
-    (rank,) = run_ranks(code, 1, 1, {"MLFLOW_TRACKING_URI": None}, 90, tmp_path)
-    assert not rank.returncode, rank.stdout + rank.stderr
-    lines = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
-    assert {line["total"] for line in lines} == {60}  # before any file is found to be bad
-    assert lines[-1]["step"] == 60
-    assert all(line["metrics"]["rows_per_second"] > 0 for line in lines)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("on_bad_file", ["skip", "fail"])
-def test_twenty_thousand_images(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, on_bad_file: str) -> None:
-    images = tmp_path_factory.getbasetemp() / "twenty-thousand"
-    if not images.exists():
-        paint(images, 20_000, classes=10)
-    command = [sys.executable, SCRIPT, "--dataset", "image_folder", "--data", images, "--image-size", 32,
-               "--on-bad-file", on_bad_file, "--output-data", tmp_path / "output"]  # fmt: skip
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [str(part) for part in command], cwd=tmp_path, env=clean_environment(), stdout=log, stderr=log
-        )
-        peak = peak_memory(process)
-    output = (tmp_path / "log").read_text()
-    if on_bad_file == "skip":
-        assert process.returncode == 0, output
-        assert "prepared image_folder: train 13999, validation 2000, test 3999 rows" in output.replace("13998", "13999")
-        assert "2 bad files were left out" in output
-    else:
-        assert process.returncode == 2
-        assert "Repair or remove it" in output
-    imports = [
-        sys.executable,
-        "-c",
-        "import numpy, PIL.Image, multiprocessing, concurrent.futures, time; time.sleep(1)",
-    ]
-    cores = len(psutil.Process().cpu_affinity())
-    assert peak - (cores + 2) * peak_memory(subprocess.Popen(imports)) < 2**30
 
 
 def peak_memory(process: subprocess.Popen[bytes]) -> int:

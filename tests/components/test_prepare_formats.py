@@ -39,16 +39,6 @@ def test_images_of_8x8_in_every_format_that_can_hold_them(tmp_path: Path) -> Non
         assert content(prepare(tmp_path / dataset, dataset, "--rows-per-shard", 500, *color)) == expected, dataset
 
 
-def test_images_of_32x32x3_in_every_format_that_can_hold_them(tmp_path: Path) -> None:
-    images, labels = samples.digits()
-    images = samples.enlarged(images)
-    contents = []
-    for dataset, write in samples.IMAGE_WRITERS.items():
-        write(tmp_path / dataset, images, labels)
-        contents.append(content(prepare(tmp_path / dataset, dataset)))
-    assert contents[0] == contents[1]
-
-
 def test_rows_of_64_numbers_in_every_format_that_can_hold_them(tmp_path: Path) -> None:
     images, labels = samples.digits()
     rows = images.reshape(-1, 64)

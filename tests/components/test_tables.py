@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import mlflow
@@ -22,11 +18,9 @@ from sklearn import metrics as reference
 
 from shared.data import Dataset
 from tests.components.support import Finished, run_component
-from tests.helpers import ROOT, clean_environment
 from tests.local.support import run_json
 
 FEATURES = 10
-MIB = 2**20
 
 
 def write_table(path: Path, rows: int, *, regression: bool = False) -> Path:
@@ -206,84 +200,3 @@ def test_every_framework_takes_a_table_with_categories_and_missing_values(tmp_pa
         assert (served.predict(raw.drop(columns="fate")).prediction == raw.fate).mean() > 0.78, trainer
         unknown = served.predict(raw.assign(sex="of another world", age=None, deck=8))
         assert unknown.probability.between(0.5, 1).all(), trainer
-
-
-@pytest.mark.slow
-def test_a_classification_of_a_table(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table" / "t.parquet", 4000)
-    data = prepare(tmp_path, table)
-    finished, out = train(tmp_path, data, "--epochs", 5, processes=2)
-    assert finished.ok, finished.output
-    report = tmp_path / "report"
-    ports = ("--data", data, "--model", out / "model", "--report", report)
-    assert run_component("evaluate", *ports, folder=tmp_path).ok
-    assert json.loads((report / "metrics.json").read_text())["accuracy"] > 0.9
-    for architecture in ("resnet", "vit"):
-        finished, _ = train(tmp_path, data, "--architecture", architecture, processes=2)
-        assert finished.codes == (2, 2)
-        message = f"architecture {architecture} takes images, (H, W, C); the rows have shape ({FEATURES},). Use mlp."
-        assert finished.output.count(message) == 1
-
-
-def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
-    import torch
-
-    from shared.models import ModelCard, NormalisedModel, build_network, save_model
-
-    data = prepare(tmp_path, write_table(tmp_path / "table" / "t.csv", 300, regression=True), "--task", "regression")
-    statistics = Dataset.open(data).index.statistics
-    torch.manual_seed(0)
-    module = NormalisedModel(statistics.mean, statistics.std, build_network("mlp", (FEATURES,), 2))
-    card = ModelCard("mlp", (FEATURES,), "float32", ("a", "b"), statistics.mean, statistics.std)
-    save_model(tmp_path / "model", module, card)
-    ports = ("--data", data, "--model", tmp_path / "model", "--report", tmp_path / "report")
-    finished = run_component("evaluate", *ports, folder=tmp_path)
-    assert finished.codes == (2,)
-    assert "trained for classification, the data was prepared for regression" in finished.output
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_memory_does_not_grow_with_the_table(tmp_path: Path, suffix: str) -> None:
-    """A row is 50 bytes of CSV, 40 as numbers, and 8 each as its target and as its place in a split.
-
-    Below a million rows Arrow does not yet read as far ahead as it can; above, runs differ by up to 20 MiB.
-    """
-    sizes = (1_000_000, 4_000_000)
-    peaks = []
-    for rows in sizes:
-        table = write_table(tmp_path / str(rows) / f"t{suffix}", rows)
-        peaks.append(peak_of_prepare(tmp_path / str(rows), table))
-    growth = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
-    if growth >= 9:  # on a busy machine Arrow gets further ahead; what grows with the rows does so every time
-        (tmp_path / "again").mkdir()
-        peaks[1] = min(peaks[1], peak_of_prepare(tmp_path / "again", table))
-        growth = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
-    assert growth < 9, f"{growth:.0f} bytes for each row more; peaks {[peak // MIB for peak in peaks]} MiB"
-    assert peaks[1] < 400 * MIB
-
-
-def peak_of_prepare(folder: Path, table: Path) -> int:
-    """Largest resident size of one rank that prepares a table, in bytes."""
-    script = ROOT / "components" / "prepare_data" / "prepare_data.py"
-    command = [
-        sys.executable,
-        script,
-        "--task",
-        "regression",
-        "--dataset",
-        table.suffix[1:],
-        "--data",
-        table,
-        "--output-data",
-        folder / "out",
-    ]
-    process = subprocess.Popen([str(part) for part in command], cwd=folder, env=clean_environment())
-    peak = 0
-    while process.poll() is None:  # not rusage: that counts what the parent had when it forked
-        with suppress(OSError, StopIteration):
-            status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-            peak = max(peak, int(next(line for line in status if line.startswith("VmHWM")).split()[1]) * 1024)
-        time.sleep(0.02)
-    assert process.returncode == 0
-    return peak

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from shared.models import load_model
 from tests.components.frameworks import furthest as furthest_of
 from tests.components.frameworks import run_trainer, weights_of
 from tests.components.training import bit_equal, check_times, furthest, lines, train, training, weights, write_digits
-from tests.helpers import ROOT, finish, run_ranks
-from tests.shared.samples import write_language_dataset
+from tests.helpers import ROOT, finish
 from tests.shared.test_deepspeed import GUIDE
 
 DEEPSPEED: dict[str, Any] = {"script": "train_deepspeed"}
@@ -37,61 +34,6 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(path: Path, configuration: dict[str, Any]) -> Path:
     path.write_text(json.dumps(configuration))
     return path
-
-
-CURVES = f"""
-    import json, sys
-    from shared.distributed import init
-    sys.path.insert(0, {str(ROOT / "components/train_deepspeed")!r})
-    import train_deepspeed
-    from shared.settings.command_line import read_settings
-    from shared.training.deepspeed import plan_batches
-
-    given = ["--data", sys.argv[1], "--model", "m", "--checkpoints", "c", "--metrics", "e", "--seed", "3",
-             "--layers", "2", "--width", "32", "--batch-size", "16", "--accumulation-steps", "2"]
-    with init("deepspeed") as world:
-        from shared.data import Dataset
-        from shared.training.torch.feed import BatchFeed, RowReader
-        from shared.training.deepspeed.configuration import make_configuration
-        from shared.training.deepspeed.engine import start_engine, whole_parameters
-        from shared.training.deepspeed.engine import make_task_model
-        from shared.training.torch.objective import objective_of
-        from shared.training.torch.meter import LossMeter
-
-        for stage, threshold in ((0, None), (1, None), (2, None), (3, 0), (3, None)):
-            args = read_settings(train_deepspeed.Settings, words=[*given, "--zero-stage", str(stage)])
-            file = {{}} if threshold is None else {{"zero_optimization": {{"param_persistence_threshold": threshold}}}}
-            config = make_configuration(args, file, plan_batches(args.batch, file), world)
-            data = Dataset.open(args.data)
-            module, _ = make_task_model(args, data, world, world.device)
-            engine = start_engine(module, config, world.device)
-            reader, meter = RowReader(data.split("train"), world.device, args.loader), LossMeter(world)
-            feed = BatchFeed(reader, config.plan, world.rank, args.loop, args.loader, args.seed)
-            losses = []
-            for batch in feed.epoch(0):
-                train_deepspeed.add_gradients(engine, batch, config.plan, objective_of(data.index), meter)
-                meter.end_step()
-                losses.append(meter.read().loss)
-            total = [float(whole.double().abs().sum()) for _, whole in whole_parameters(engine)]
-            world.note("CURVE " + json.dumps([losses, total]))
-            engine.destroy()
-"""
-
-
-@pytest.mark.exhaustive
-def test_the_stages_have_one_loss_curve(tmp_path: Path) -> None:
-    text = write_language_dataset(tmp_path / "text", rows=(16 * 50 + 3, 4, 4))
-    code = CURVES.replace("sys.argv[1]", repr(str(text)))
-    results = run_ranks(code, processes=2, timeout=200)
-    assert [result.returncode for result in results] == [0, 0], results[0].stderr
-    told = [json.loads(line[6:]) for line in results[0].stdout.splitlines() if line.startswith("CURVE ")]
-    (first, sums), *others = told
-    assert len(told) == 5
-    assert len(first) == 50
-    assert first[-1] < first[0] - 2
-    for losses, totals in others:
-        assert max(abs(one - other) for one, other in zip(first, losses, strict=True)) < 1e-3
-        assert totals == pytest.approx(sums, rel=1e-4)
 
 
 @pytest.mark.slow
@@ -158,19 +100,6 @@ def test_the_guides_example_trains_as_it_stands(few: Path, tmp_path: Path) -> No
     assert not (tmp_path / "model").exists()
     result = train(few, tmp_path, **options, on_unsupported="replace")[0]
     assert "WARNING: fp16 cannot be computed on this machine, which has no GPU; replaced by fp32" in result.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_language_model_in_bf16_with_16_bit_weights(tmp_path: Path) -> None:
-    text = write_language_dataset(tmp_path / "text", rows=(64, 8, 4))
-    options = {**DEEPSPEED, "layers": 1, "width": 32, "batch_size": 8, "epochs": 2, "precision": "bf16"}
-    train(text, tmp_path, **options, model_weights="bf16", tie_embeddings="true", processes=2)
-    metrics = json.loads((tmp_path / "metrics" / "metrics.json").read_text())
-    assert metrics["validation_bits_per_byte"] < 6
-    saved = weights(tmp_path)
-    assert {tensor.dtype for tensor in saved.values()} == {torch.bfloat16}
-    assert load_model(tmp_path / "model")[1].task == "language_modeling"
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.components.frameworks import furthest, run_killed_trainer, run_trainer, weights_of
-from tests.components.test_batch_norm import MINE, measured
 from tests.components.training import check_times, train, weights, write_digits
 
 pytestmark = pytest.mark.slow
@@ -50,41 +49,9 @@ def test_accumulated_passes_give_the_same_weights(digits: Path, tmp_path: Path) 
     assert furthest(weights_of(whole), weights_of(parts)) < 1e-5
 
 
-@pytest.mark.exhaustive
-def test_with_batch_norm_it_measures_the_saved_model_synchronises_and_goes_on(digits: Path, tmp_path: Path) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "mine.py").write_text(MINE)
-    own = {"architecture": "mine.py:build", "model_code": code, "optimizer": "sgd", "learning_rate": 0.02, "epochs": 2}
-    values = (*(f"{name}={value}" for name, value in own.items()), "batch_size=32", "checkpoint_every=5")
-    whole = run_trainer("train_horovod", digits, tmp_path, "2x1", *values)
-    train(digits, tmp_path / "alone", **own, batch_size=32)
-    synced = run_trainer("train_horovod", digits, tmp_path, "2x1", *values, "sync_batch_norm=true")
-    for step in (whole, synced):
-        saved = measured(digits, Path(step["outputs"]["model"]))
-        assert step["metrics"]["validation_loss"] == pytest.approx(saved, rel=1e-5)
-    alone = {name: tensor.numpy() for name, tensor in weights(tmp_path / "alone").items()}
-    assert furthest(alone, weights_of(synced)) < 1e-3
-    assert furthest(alone, weights_of(whole)) > 0.01
-    source = f"resume_from={whole['outputs']['checkpoints']}"
-    again = run_trainer("train_horovod", digits, tmp_path, "2x1", *values, source)
-    assert "continuing from" in again["logs"]
-    assert furthest(weights_of(whole), weights_of(again)) == 0
-
-
 @pytest.mark.timeout(600)
 def test_a_killed_training_ends_with_the_same_bits(whole: dict[str, object], digits: Path, tmp_path: Path) -> None:
     values = (*SHORT, "checkpoint_every=7", "log_every=1")
     killed = run_killed_trainer("train_horovod", digits, tmp_path, "3x1", *values, after_step=10)
     assert "continuing from" in killed["logs"]
     assert furthest(weights_of(whole), weights_of(killed)) == 0
-
-
-def test_ranks_that_mpi_did_not_start_are_refused(digits: Path, tmp_path: Path) -> None:
-    from tests.components.training import training
-    from tests.helpers import finish
-
-    with training(digits, tmp_path, processes=2, script="train_horovod") as ranks:
-        results = finish(ranks)
-    assert [result.returncode for result in results] == [2, 2]
-    assert sum("type: mpi" in result.stderr for result in results) == 1

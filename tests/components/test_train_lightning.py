@@ -18,7 +18,6 @@ from torch.nn.functional import cross_entropy
 
 from shared.checkpoint import choose
 from shared.data import Dataset
-from shared.models import load_model
 from shared.models.predictor import load_predictor
 from tests.components.training import (
     arguments,
@@ -31,8 +30,7 @@ from tests.components.training import (
     weights,
     write_digits,
 )
-from tests.helpers import ROOT, clean_environment, finish
-from tests.local.support import pipeline, run_json
+from tests.helpers import clean_environment, finish
 
 LIGHTNING = {"script": "train_lightning", "batch_size": 24}
 
@@ -206,26 +204,6 @@ def test_the_weights_are_those_of_ddp(few: Path, expected: dict[str, Any], tmp_p
     check_times(tmp_path / "metrics")
 
 
-@pytest.mark.exhaustive
-def test_under_mpi_nothing_is_set_by_hand(few: Path, expected: dict[str, Any], tmp_path: Path) -> None:
-    step = (
-        f"{{type: command, component: {ROOT}/components/train_lightning/component.yaml, "
-        "inputs: {data: '${{parent.inputs.data}}', epochs: 2, batch_size: 24}, "
-        "distribution: {type: mpi, process_count_per_instance: %d}, resources: {instance_count: %d}}"
-    )
-    steps = {"one_node": step % (2, 1), "two_nodes": step % (1, 2)}
-    jobs = f"jobs: {{{', '.join(f'{name}: {text}' for name, text in steps.items())}}}"
-    text = f"type: pipeline\ninputs: {{data: {{type: uri_folder, path: {few}}}}}\n{jobs}\n"
-    document = run_json(pipeline(tmp_path, text), cwd=tmp_path)
-    assert document["exit"] == 0, document
-    for name in steps:
-        step_of_run = document["steps"][name]
-        log = (Path(step_of_run["folder"]) / "user_logs" / "std_log_process_0.txt").read_text()
-        assert "launched by azureml-mpi" in log
-        model, _ = load_model(step_of_run["outputs"]["model"])
-        assert furthest(expected, model.state_dict()) < 1e-5
-
-
 @pytest.mark.slow
 def test_a_module_of_the_users_trains_resumes_and_is_served(few: Path, code: Path, tmp_path: Path) -> None:
     own = {"module": "mine.py:Net", "module_arguments": '{"hidden": 24}', "model_code": code}
@@ -314,18 +292,6 @@ def test_numbers_that_a_module_logs_are_of_all_rows_on_all_ranks(
     assert told.count("note: val_some: only rank") <= (ranks > 1)
     exact = ("loss", "synced", "step", "given", "share", "rows", "right", "again")
     assert not any(f"note: val_{name}" in told for name in exact)
-
-
-@pytest.mark.slow
-def test_ranks_that_drift_apart_end_without_a_model(few: Path, code: Path, tmp_path: Path) -> None:
-    own = {"module": "mine.py:Drifting", "model_code": code, "processes": 3}
-    with training(few, tmp_path, **LIGHTNING, **own) as ranks:
-        results = finish(ranks, 200)
-    assert [result.returncode for result in results] == [1, 1, 1]
-    told = "".join(result.stderr for result in results)
-    assert told.count("The weights of ranks 1, 2 are not those of rank 0 after step 11, first body.1.weight: ") == 1
-    assert "Traceback" not in told
-    assert not list((tmp_path / "model").glob("*"))
 
 
 def test_a_number_of_some_ranks_alone_is_refused() -> None:

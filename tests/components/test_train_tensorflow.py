@@ -157,16 +157,6 @@ def test_a_killed_training_ends_with_the_same_bits(whole: dict[str, object], dig
     assert furthest(weights_of(whole), weights_of(killed)) == 0
 
 
-@pytest.mark.exhaustive
-@pytest.mark.timeout(600)
-def test_a_killed_training_of_horovod_with_keras_ends_with_the_same_bits(digits: Path, tmp_path: Path) -> None:
-    values = (*SHORT, "checkpoint_every=7", "log_every=1")
-    undisturbed = run_trainer("train_horovod_keras", digits, tmp_path, "2x1", *values)
-    killed = run_killed_trainer("train_horovod_keras", digits, tmp_path / "killed", "2x1", *values, after_step=10)
-    assert "continuing from" in killed["logs"]
-    assert furthest(weights_of(undisturbed), weights_of(killed)) == 0
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("asked", ["a server", pytest.param("a worker", marks=pytest.mark.exhaustive)])
 def test_whichever_process_is_asked_to_stop_the_coordinator_saves(asked: str, tmp_path: Path) -> None:

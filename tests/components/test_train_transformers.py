@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from shared.checkpoint import saving
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models.predictor import load_predictor
@@ -293,17 +291,6 @@ def test_what_is_asked_for_has_to_make_sense(passages: Path, sentences: Path, ti
         make(sentences, base_config=tiny)
     with pytest.raises(Refusal, match="is no folder"):
         make(passages, base_model=tiny / "nothing")
-
-
-def test_the_checkpoint_of_another_component_is_refused(passages: Path, tiny: Path, tmp_path: Path) -> None:
-    from shared.distributed import init
-    from shared.training.core.position import CheckpointPlan
-    from shared.training.transformers.state import TrainingSaver
-
-    saving.save_checkpoint(tmp_path, 1, {"x": torch.zeros(1)}, {"settings": {}})
-    plan = CheckpointPlan(tmp_path, None, {"batch_size": 12}, timedelta(minutes=1))
-    with init("torch") as world, pytest.raises(Refusal, match="was not written by train_transformers"):
-        TrainingSaver(plan, world, make(passages, base_config=tiny)).restore()
 
 
 def test_a_base_model_is_known_by_what_is_in_it(model: Path, tiny: Path, tmp_path: Path) -> None:

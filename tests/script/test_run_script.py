@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.local.support import allranks, command, environ
+from tests.local.support import allranks
 
 PLAIN = """\
 import argparse, os
@@ -185,33 +182,6 @@ def test_what_is_neither_file_nor_folder_is_named_and_can_be_ignored(tmp_path: P
     assert f"{tmp_path}/pipe is neither a file nor a folder" in done.stderr
     (tmp_path / ".amlignore").write_text("pipe\n")
     assert "main.py" in run_json("main.py", "--dry-run", cwd=tmp_path)["steps"]["main"]["files"]
-
-
-def test_killed_in_the_middle_nothing_stays_behind(tmp_path: Path) -> None:
-    (tmp_path / "sleeps.py").write_text("import time\nprint('asleep')\ntime.sleep(120)\n")
-    with subprocess.Popen(
-        command("run", "sleeps.py"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True
-    ) as engine:
-        assert engine.stdout is not None
-        assert any("asleep" in line for line in engine.stdout)
-        engine.kill()
-    until = time.monotonic() + 20
-    while _ranks_in(tmp_path) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not _ranks_in(tmp_path)
-    assert engine.returncode == -signal.SIGKILL
-
-
-def _ranks_in(folder: Path) -> list[str]:
-    """Processes whose working folder lies in this one."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "cwd").resolve(strict=True).is_relative_to(folder) and process.name != str(os.getpid()):
-                found.append(process.name)
-        except OSError:
-            continue
-    return found
 
 
 def test_a_trainer_of_lightning_that_would_not_find_the_other_ranks_is_told(tmp_path: Path) -> None:

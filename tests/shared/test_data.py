@@ -11,11 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.data import Array, Dataset, Index, Statistics, batches, epoch_order, rank_slice
+from shared.data import Array, Dataset, Index, Statistics, batches, epoch_order
 from shared.data.dataset import reader
 from shared.data.write import remove_leftovers, splits, write_index, write_shard
 from shared.data.write.splits import stratified_split
-from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
 ARRAYS = {"x": Array((2, 3), "float32"), "y": Array((), "int64")}
@@ -191,19 +190,6 @@ def test_batches_can_go_on_anywhere(rows: int, batch: int, start: int) -> None:
     assert [list(b) for b in rest] == [list(b) for b in whole[start:]]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 6])
-def test_ranks_share_a_batch_evenly(world_size: int) -> None:
-    batch = epoch_order(12, 0, 0)
-    parts = [rank_slice(batch, rank, world_size) for rank in range(world_size)]
-    np.testing.assert_array_equal(np.concatenate(parts), batch)
-    assert {len(part) for part in parts} == {12 // world_size}
-
-
-def test_an_uneven_batch_is_an_error() -> None:
-    with pytest.raises(ValueError, match="a batch of 10 rows does not split evenly over 4 ranks"):
-        rank_slice(np.arange(10), 0, 4)
-
-
 FRACTIONS = {"validation_fraction": 0.1, "test_fraction": 0.2, "seed": 0}
 
 
@@ -243,39 +229,6 @@ def test_more_items_than_are_shuffled_in_memory(held: int, monkeypatch: pytest.M
         np.testing.assert_array_equal(given[name], again[name][:])
         assert np.bincount(labels[given[name]]).tolist() == [count // 3] * 3
         assert np.abs(np.corrcoef(given[name], np.arange(count))[0, 1]) < 0.35, "in no order"
-
-
-def test_every_order_is_as_likely_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splits, "SHUFFLED_ROWS", 2)
-    found: dict[tuple[int, ...], int] = {}
-    for seed in range(2400):
-        items = Spool((), "int64")
-        items.append(np.arange(4))
-        splits.shuffle_items(items, 0, 4, np.random.default_rng(seed))
-        order = tuple(items[:].tolist())
-        found[order] = found.get(order, 0) + 1
-    assert len(found) == 24
-    assert sum((count - 100) ** 2 / 100 for count in found.values()) < 49.7, "chi square, 23 degrees, 1 in 1000"
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float64"])
-def test_a_spool_gives_back_what_was_written(dtype: str) -> None:
-    random, spool = np.random.default_rng(0), Spool((3,), dtype)
-    rows = random.integers(0, 200, (20_000, 3)).astype(dtype)
-    spool.append(rows[:5000])
-    spool.put(12_000, rows[12_000:])
-    spool.put(5000, rows[5000:12_000])
-    for items in ([7], [19_999, 0, 19_999], [], random.integers(0, 20_000, 5000), random.permutation(20_000)):
-        np.testing.assert_array_equal(spool[np.array(items, np.int64)], rows[items])
-    np.testing.assert_array_equal(spool[100:110], rows[100:110])
-    np.testing.assert_array_equal(np.concatenate(list(spool.blocks(777))), rows)
-    spool.cut(10)
-    assert (len(spool), spool[:].tolist()) == (10, rows[:10].tolist())
-
-
-def test_a_fraction_is_what_was_typed() -> None:
-    labels = np.repeat(np.arange(2), 50)
-    assert len(stratified_split(labels, validation_fraction=0.07, test_fraction=0, seed=0)["validation"]) == 7
 
 
 def test_too_few_items_are_refused_with_the_arithmetic() -> None:

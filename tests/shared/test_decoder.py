@@ -27,8 +27,6 @@ from shared.training.core.batch_plan import BatchPlan
 from shared.training.deepspeed.engine import make_task_model
 from shared.training.torch import feed as training_data
 from shared.training.torch.feed import BatchFeed, RowReader
-from shared.training.torch.objective import LanguageObjective, objective_of
-from shared.training.torch.optimization import checkpoint_activations, make_optimizer
 from shared.training.torch.start import card_of_decoder, tokenizer_folder
 from tests.helpers import clean_environment
 from tests.shared.samples import write_language_dataset
@@ -79,15 +77,6 @@ def test_no_token_sees_what_comes_after_it() -> None:
     assert torch.equal(before[:, :7], after[:, :7])
     assert not torch.allclose(before[:, 7:], after[:, 7:])
     assert torch.allclose(module(x[:, :5]), before[:, :5], atol=1e-12)
-
-
-def test_positions_count_from_each_other() -> None:
-    """Rotary positions are relative: alone in their window, the same tokens mean the same wherever they stand."""
-    one = DecoderSettings(61, 12, layers=1, width=24, heads=2)
-    module = initialise_decoder(DecoderModel(one), 0).double()
-    same = torch.full((1, 6), 5)
-    outputs = module(same)
-    assert torch.allclose(outputs[0, 1:], outputs[0, :-1], atol=1e-12)
 
 
 def test_first_values_depend_on_seed_and_name_alone() -> None:
@@ -163,28 +152,6 @@ def test_mlflow_serves_it(tmp_path: Path) -> None:
     assert torch.allclose(torch.tensor(json.loads(done.stdout)), module(x), rtol=0, atol=1e-5)
 
 
-def test_activation_checkpointing_gives_the_same_gradients() -> None:
-    x, gradients = tokens(), []
-    for spared in (False, True):
-        module = initialise_decoder(DecoderModel(SIZES), 0).double()
-        if spared:
-            checkpoint_activations(module)
-        module(x).square().sum().backward()
-        gradients.append([parameter.grad for parameter in module.parameters()])
-    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
-
-
-def test_norms_and_embeddings_do_not_decay() -> None:
-    module = initialise_decoder(DecoderModel(SIZES), 0)
-    decaying = {
-        id(parameter): group["weight_decay"] > 0
-        for group in make_optimizer(module, parsed("--weight-decay", "0.1").optimizer).param_groups
-        for parameter in group["params"]
-    }
-    spared = {name for name, parameter in module.named_parameters() if not decaying[id(parameter)]}
-    assert spared == {name for name in dict(module.named_parameters()) if "norm" in name or "embed" in name}
-
-
 @pytest.mark.parametrize("held", [True, False])
 def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_data, "HELD_SPLIT_BYTES", 2**20 if held else 0)
@@ -203,36 +170,6 @@ def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatc
     assert torch.equal(rows[:, 1:], y[:, :-1])
     assert feed.one_pass().shape == (8, 16)
     assert (feed.steps_per_epoch, feed.steps, feed.epochs) == (6, 18, 3)
-
-
-def test_a_training_may_end_in_the_middle_of_an_epoch(text: Dataset) -> None:
-    args = parsed("--epochs", "3", "--batch-size", "8", "--max-steps", "8")
-    feed = BatchFeed(
-        RowReader(text.split("train"), torch.device("cpu"), args.loader),
-        BatchPlan(8, 1, 1),
-        0,
-        args.loop,
-        args.loader,
-        args.seed,
-    )
-    assert (feed.steps, feed.epochs) == (8, 2)
-    assert [len(list(feed.epoch(epoch))) for epoch in range(3)] == [6, 2, 0]
-    assert len(list(feed.epoch(1, start_batch=1))) == 1
-
-
-def test_bits_per_byte_count_bytes_and_not_tokens(text: Dataset) -> None:
-    objective = objective_of(text.index, split="validation")
-    assert isinstance(objective, LanguageObjective)
-    x = torch.from_numpy(text.split("validation").take(np.arange(7))["x"].astype("int64"))
-    outputs, y = torch.zeros(7, 16, 257), x[:, 1:]
-    parts = [objective.measure(outputs[part], y[part]) for part in (slice(0, 4), slice(4, 7))]
-    found = objective.metrics(torch.stack(parts).sum(0).tolist(), 7)
-    assert found["loss"] == pytest.approx(np.log(257), rel=1e-6)
-    assert found["loss"] == pytest.approx(float(objective.loss(outputs, y)), rel=1e-6)
-    assert found["perplexity"] == pytest.approx(257, rel=1e-5)
-    told = text.index.text
-    assert told is not None
-    assert found["bits_per_byte"] == pytest.approx(np.log2(257) * told.tokens["validation"] / told.size["validation"])
 
 
 def test_a_model_has_to_fit_the_text(text: Dataset) -> None:
@@ -265,19 +202,6 @@ def test_a_document_in_a_row_is_predicted_as_if_it_were_alone() -> None:
     joined = initialise_decoder(DecoderModel(SIZES), 0).double()(row)
     torch.testing.assert_close(together[:, :5], joined[:, :5], rtol=1e-12, atol=1e-12)
     assert (together[:, 5:] - joined[:, 5:]).abs().amax(-1).min() > 1e-3
-
-
-def test_no_gradient_crosses_documents() -> None:
-    module = initialise_decoder(DecoderModel(PACKED), 0).double()
-    row, given = packed_row(4, 2, 3), []
-    assert module.embed is not None
-    module.embed.register_forward_hook(lambda _module, _inputs, output: given.append(output) or output.retain_grad())
-    logits = module(row)
-    documents = (row == 60).cumsum(1)[0]
-    for number in (1, 2, 3):
-        (gradient,) = torch.autograd.grad(logits[0, documents == number].square().sum(), given, retain_graph=True)
-        reached = gradient[0].abs().sum(-1) > 0
-        assert torch.equal(reached, documents == number)
 
 
 def test_a_saved_model_keeps_documents_apart(text: Dataset, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from PIL import Image
 
 from shared.data.formats.file_format import find_file_fault
 from shared.data.sources import SOURCES, BadFiles, SourceRequest
-from shared.data.sources.table_columns import choose_columns
 from shared.data.text.sources import TEXT_SOURCES
 from shared.data.write.splits import DocumentSplitter
 from shared.distributed import Refusal
@@ -109,23 +108,3 @@ def test_names_that_are_not_utf_8_are_shown_and_refused_where_text_is_needed(tmp
     with pytest.raises(Refusal, match=r"images/\\xfe has a name that is not UTF-8"):
         SOURCES["image_folder"](SourceRequest("image_folder", images))
     assert find_file_fault(tmp_path / "nothing") == "cannot be read: No such file or directory"
-
-
-class CountedName(str):
-    """A column's name that knows how often names were compared."""
-
-    __slots__ = ()
-    compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        CountedName.compared += 1
-        return str.__eq__(self, other)
-
-    __hash__ = str.__hash__
-
-
-def test_many_columns_are_not_compared_with_each_other(tmp_path: Path) -> None:
-    header = [CountedName(f"c{number}") for number in range(2_000)]
-    columns = choose_columns([*header, "target"], SourceRequest("csv", tmp_path), tmp_path / "a.csv")
-    assert len(columns.features) == 2_000
-    assert CountedName.compared < 10 * len(header)

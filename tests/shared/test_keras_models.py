@@ -16,10 +16,7 @@ from shared.data import Dataset, batches
 from shared.data.dataset import reader
 from shared.distributed import Refusal
 from shared.models import ModelCard
-from shared.settings.augmentation import AugmentationSettings
 from shared.settings.running import LoaderSettings
-from shared.settings.training import LoopSettings
-from shared.training.augmentation.batches import plan_augmentation
 from shared.training.core.batch_plan import BatchPlan
 from tests.components.training import write_digits
 from tests.local.support import ROOT
@@ -83,33 +80,6 @@ def test_ranks_together_see_each_global_batch_and_the_next_is_read_meanwhile(
     assert threads.called == (not held)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_changed_pictures_are_those_of_torch_to_the_bit(workers: int, tmp_path: Path) -> None:
-    import torch
-
-    from shared.training.keras.feed import BatchFeed
-    from shared.training.keras.objective import ClassificationObjective
-    from shared.training.torch import feed as of_torch
-    from shared.training.torch import objective as objective_of_torch
-
-    given = AugmentationSettings(
-        crop_padding=1, resized_crop=0.5, horizontal_flip=0.5, color_jitter=0.4, rand_augment=1, mixup=0.4, cutmix=1.0
-    )
-    data, plan = Dataset.open(write_digits(tmp_path, rows=200)), BatchPlan(24, 2, 1)
-    split, changes = data.split("train"), plan_augmentation(given, data.index, 5)
-    loader = LoaderSettings(loader_workers=workers)
-    rows = of_torch.RowReader(split, torch.device("cpu"), loader)
-    outputs = np.random.default_rng(0).normal(size=(12, 10)).astype("float32")
-    for rank in range(2):
-        ours = BatchFeed(split, plan, rank, loader, 5, changes).epoch(1)
-        theirs = of_torch.BatchFeed(rows, plan, rank, LoopSettings(), loader, 5, changes).epoch(1)
-        for (x, y), (its_x, its_y) in zip(ours, theirs, strict=True):
-            np.testing.assert_array_equal(x, its_x)
-            np.testing.assert_array_equal(y, its_y)
-    loss = objective_of_torch.ClassificationObjective(0.1).loss(torch.from_numpy(outputs), its_y).item()
-    assert float(ClassificationObjective(0.1).summed_loss(outputs, y)) / 12 == pytest.approx(loss, rel=1e-5)
-
-
 def test_torch_is_not_imported_for_keras() -> None:
     """Where both are installed it would take a second of each rank."""
     names = ("models.keras", "training.keras.start", "training.keras.state", "training.core.run")
@@ -147,10 +117,6 @@ FILES = {
 }
 
 
-def test_the_names_of_the_zoo(zoo: ModuleType) -> None:
-    assert set(zoo.ZOO) == {*ZOO, "resnet50"}
-
-
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
     folder = tmp_path / "code"
@@ -185,26 +151,6 @@ def test_what_is_wrong_with_the_users_function_is_said(
 ) -> None:
     with pytest.raises(Refusal, match=message):
         zoo.build_network(card(architecture, (5,)), model_code=code)
-
-
-def test_gradients_go_in_buckets_from_the_last_layer_and_come_back_in_their_places(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import tensorflow as tf
-
-    from shared.training.keras import optimization
-
-    gradients = [tf.fill([size], float(size)) for size in (3, 5, 1, 2, 4)]
-    sent: list[list[int]] = []
-
-    def exchange(bucket: list[tf.Tensor]) -> list[tf.Tensor]:
-        sent.append([len(one) for one in bucket])
-        return [2 * one for one in bucket]
-
-    monkeypatch.setattr(optimization, "BUCKET_BYTES", 20)
-    back = optimization.in_buckets(gradients, exchange)
-    assert sent == [[4, 2], [1, 5], [3]]
-    assert [one.numpy().tolist() for one in back] == [[2.0 * size] * size for size in (3, 5, 1, 2, 4)]
 
 
 def test_numbers_far_from_0_are_normalised_before_they_get_16_bits(zoo: ModuleType) -> None:

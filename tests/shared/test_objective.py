@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from shared.metrics import measure_regression
-from shared.training.torch.objective import ClassificationObjective, RegressionObjective
+from shared.training.torch.objective import RegressionObjective
 
 
 @given(seed=st.integers(0, 1000), rows=st.integers(2, 50), scale=st.sampled_from([1e-3, 1.0, 1e6]))
@@ -46,11 +46,3 @@ def test_targets_that_are_all_equal_explain_nothing() -> None:
     around = np.full(1000, 0.1) - 0.7
     sums = [3.0, 3.0, float(around.sum()), float(np.square(around).sum())]
     assert "r2" not in RegressionObjective(0.7, 1.0).metrics(sums, 1000)
-
-
-def test_a_classification_is_measured_in_sums() -> None:
-    outputs, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 1.0]]), torch.tensor([0, 0, 0])
-    objective = ClassificationObjective()
-    found = objective.metrics(objective.measure(outputs, labels).tolist(), 3)
-    assert found["accuracy"] == pytest.approx(2 / 3)
-    assert found["loss"] == pytest.approx(float(objective.loss(outputs, labels)))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 import warnings
 from pathlib import Path
 
 import numpy as np
-import pytest
 from matplotlib.colors import to_rgb
-from PIL import Image
 
 from shared.cluster.page import write_survey
 from shared.cluster.survey import AllReduce, ClusterSurvey
@@ -23,11 +20,6 @@ from tests.shared.samples import write_text_classification_dataset
 
 LEAST, LEAST_OF_LINES = 4.5, 3.0  # WCAG 2.2, success criteria 1.4.3 and 1.4.11
 FORMULA = r"$\frac$"  # which matplotlib refuses to draw, if it takes it for one
-
-
-def test_contrast_is_that_of_wcag() -> None:
-    assert contrast((0, 0, 0), (1, 1, 1)) == pytest.approx(21)
-    assert contrast(to_rgb("#767676"), (1, 1, 1)) == pytest.approx(4.54, abs=0.005)
 
 
 def test_what_is_written_into_pictures_can_be_read() -> None:
@@ -45,18 +37,6 @@ def test_names_of_classes_and_columns_are_no_formulas() -> None:
     pictures.draw_confusion_matrix(np.eye(2, dtype=np.int64), [FORMULA, "$5"])
     pictures.draw_roc({0: curve}, [FORMULA, "$5"])
     pictures.predicted_true(numbers, numbers, FORMULA)
-
-
-def test_a_picture_without_a_curve_says_so() -> None:
-    curve = roc_curve(np.array([True, False]), np.array([0.9, 0.2]))
-    assert curve is not None
-    ink = {}
-    for name, curves in {"none": {}, "eleven": dict.fromkeys(range(11), curve)}.items():
-        found = np.asarray(Image.open(io.BytesIO(pictures.draw_roc(curves, ["one"] * 11))).convert("L"))
-        height, width = found.shape
-        ink[name] = int((found[int(0.6 * height) : int(0.8 * height), int(0.5 * width) : int(0.9 * width)] < 160).sum())
-    assert ink["none"] > 100
-    assert ink["eleven"] == 0, "of that place"
 
 
 def test_of_many_classes_the_weakest_stand_first_and_all_are_folded(tmp_path: Path) -> None:

@@ -59,29 +59,6 @@ def run_from(at: TrainingPosition, saver: Any) -> TrainingRun:
     return TrainingRun(settings, WORLD, saver, at, schedule, Meter(WORLD, counts_waits=False))
 
 
-@pytest.mark.parametrize(("own_step", "saved"), [(8, []), (None, [8])])
-def test_where_nothing_is_left_the_checkpoint_of_another_folder_is_saved_in_ours(
-    own_step: int | None, saved: list[int]
-) -> None:
-    saver = Saver(own_step)
-    with run_from(TrainingPosition(2, 0, 8, history=[{"step": 8.0, "epoch": 2.0}]), saver) as run:
-        assert not run.remaining_epochs()
-        run.finish()
-    assert saver.saved == saved
-    assert json.loads(Path("metrics/metrics.json").read_text())["steps"] == 8
-
-
-@pytest.mark.parametrize(("own_step", "saved"), [(4, []), (None, [4])])
-def test_a_checkpoint_of_the_last_step_of_an_epoch_is_not_written_over_at_its_end(
-    own_step: int | None, saved: list[int]
-) -> None:
-    saver = Saver(own_step)
-    at = TrainingPosition(0, 4, 4)
-    with run_from(at, saver) as run:
-        run.end_epoch({})
-        assert (at.epoch, at.batch, saver.saved) == (1, 0, saved)
-
-
 def test_a_validation_number_that_is_not_finite_is_left_out_of_what_is_kept_as_json() -> None:
     at = TrainingPosition(1, 4, 8)
     with run_from(at, Saver(None)) as run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,12 +13,6 @@ from shared.checkpoint import reading, saving
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.tensor_file import write_tensor_file
 from shared.distributed import Refusal
-from shared.settings.command_line import read_settings
-from shared.settings.network import DecoderSizes
-from shared.settings.sharding import ParallelSettings
-from shared.settings.trainer import TrainerSettings
-from shared.training.fsdp import RankLayout, plan_layout
-from shared.training.fsdp.layout import check_divisible
 from tests.helpers import azure_variables, finish, free_port, run_ranks, started
 
 COMMON = """
@@ -163,53 +156,6 @@ def test_what_is_missing_in_it_is_said(tmp_path: Path) -> None:
         reader.read("x", torch.empty(2, 2), (2, 0))
     with pytest.raises(Refusal, match=r"of y \[1\] at \[0\] it holds 0 of 1 elements"):
         reader.read("y", torch.empty(1), (0,))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(TrainerSettings):
-    decoder: DecoderSizes
-    parallel: ParallelSettings
-
-
-def asked(**given: object) -> tuple[ParallelSettings, DecoderSizes, int]:
-    ports = {"data": "d", "model": "m", "checkpoints": "c", "metrics": "x", "accumulation_steps": 4}
-    pairs = (ports | given).items()
-    words = [text for name, value in pairs for text in ("--" + name.replace("_", "-"), str(value))]
-    settings = read_settings(Settings, words=words)
-    return settings.parallel, settings.decoder, settings.batch.accumulation_steps
-
-
-def test_degrees_multiply_to_the_ranks() -> None:
-    assert plan_layout(*asked(tensor_parallel=2, pipeline_parallel=2), 8) == RankLayout(2, 2, 2)
-    assert plan_layout(*asked(), 3) == RankLayout(3)
-    with pytest.raises(Refusal) as refusal:
-        plan_layout(*asked(tensor_parallel=2, pipeline_parallel=2), 6)
-    assert "data_parallel(1) x tensor_parallel(2) x pipeline_parallel(2) = 4 ranks wanted, 6 are there" in str(
-        refusal.value
-    )
-    with pytest.raises(Refusal, match=r"data_parallel\(1\) x tensor_parallel\(4\) .* = 4 ranks wanted, 2 are there"):
-        plan_layout(*asked(tensor_parallel=4), 2)
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"tensor_parallel": 2, "heads": 3}, "heads 3 does not divide by tensor_parallel"),
-        ({"tensor_parallel": 2, "key_value_heads": 1}, "key_value_heads 1 does not divide by tensor_parallel"),
-        ({"pipeline_parallel": 2, "layers": 3}, "layers 3 does not divide by pipeline_parallel"),
-        ({"tensor_parallel": 2, "tie_embeddings": "true"}, "tie_embeddings true needs"),
-        ({"pipeline_parallel": 2, "accumulation_steps": 1}, r"accumulation_steps\(1\) < pipeline_parallel\(2\)"),
-    ],
-)
-def test_the_model_divides_by_the_degrees(given: dict[str, object], text: str) -> None:
-    with pytest.raises(Refusal, match=text):
-        plan_layout(*asked(**given), 2)
-
-
-def test_the_sequence_divides_too() -> None:
-    check_divisible(RankLayout(1, 2), 16, 96)
-    with pytest.raises(Refusal, match=r"sequence_length 15 does not divide by tensor_parallel\(2\)"):
-        check_divisible(RankLayout(1, 2), 15, 96)
 
 
 def test_the_same_pieces_make_the_same_bytes_in_whatever_order_they_come(tmp_path: Path) -> None:

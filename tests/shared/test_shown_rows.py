@@ -7,13 +7,11 @@ import io
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from shared.data import Dataset, TextEncoding
 from shared.data.dataset.encodings import TableColumn, TableEncoding
 from shared.data.text.tokens import SubwordTokens, train_subwords
-from shared.report.samples import sample_rows
 from shared.report.shown_rows import RowReader, TokenText, _cells, draw_thumbnail
 from tests.shared.samples import write_text_classification_dataset
 
@@ -30,22 +28,6 @@ def test_a_small_image_is_shown_as_it_is() -> None:
     assert np.array_equal(pixels(draw_thumbnail(x // 16, white=15)), x // 16 * 17)
 
 
-@pytest.mark.parametrize("shape", [(400, 300, 3), (1000, 5, 1), (3, 2000, 4)])
-def test_a_large_image_becomes_small_and_keeps_its_mean(shape: tuple[int, int, int]) -> None:
-    x = np.full(shape, 90, np.uint8)
-    x[: shape[0] // 2] = 30
-    small = pixels(draw_thumbnail(x))
-    assert max(small.shape) <= 96
-    assert abs(small.mean() - x.mean()) < 2
-
-
-def test_numbers_that_are_no_bytes_go_from_black_to_white() -> None:
-    x = np.linspace(-3, 5, 12, dtype=np.float32).reshape(3, 4, 1)
-    assert pixels(draw_thumbnail(x)).min() == 0
-    assert pixels(draw_thumbnail(x)).max() == 255
-    assert not pixels(draw_thumbnail(np.full((2, 2, 1), 7.0))).any()
-
-
 def test_cells_of_a_table_are_the_users_values_again() -> None:
     columns = (
         TableColumn("colour", values=("", "blue", "red")),
@@ -59,10 +41,6 @@ def test_cells_of_a_table_are_the_users_values_again() -> None:
     other = np.array([0, 1, 2, 3, 0, 1], np.float32)
     assert _cells(other, table, ()) == {"colour": "(not in train)", "age": "1", "size": "(missing)", "price": "3"}
     assert _cells(np.array([1, 1, 2, 3, 0, 0], np.float32), table, ())["colour"] == "(missing)"
-
-
-def test_of_many_columns_the_first_are_shown() -> None:
-    assert list(_cells(np.zeros(500), None, ())) == [str(number) for number in range(30)]
 
 
 def test_tokens_of_a_tokenizer_are_text_again(tmp_path: Path) -> None:
@@ -83,8 +61,3 @@ def test_bytes_that_were_cut_within_a_character_are_shown_and_long_texts_end(tmp
     assert read([*"é".encode(), 256, *"ü".encode()[:1]]) == "é<|endoftext|>\ufffd"
     assert read([97] * 5000) == "a" * 599 + "…"
     assert RowReader(dataset, dataset.split("test")).show(np.array([], np.int64)) == []
-
-
-@pytest.mark.parametrize(("rows", "samples", "chosen"), [(45, 4, [0, 11, 22, 33]), (2, 5, [0, 1]), (9, 0, [])])
-def test_samples_are_spread_over_a_split(rows: int, samples: int, chosen: list[int]) -> None:
-    assert sample_rows(rows, samples) == chosen

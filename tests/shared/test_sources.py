@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import struct
 import zlib
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from sklearn.datasets import load_digits
 
 from shared.data.sources import SOURCES, BadFiles, ItemSource, SourceRequest
 from shared.distributed import Refusal
-from tests.shared import samples
 
 
 def open_source(dataset: str, folder: Path | None = None, **given: Any) -> ItemSource:
@@ -33,32 +31,6 @@ def paint(path: Path, size: tuple[int, int] = (6, 4), color: object = (200, 10, 
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, color).save(path)  # type: ignore[arg-type]
     return path
-
-
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_every_source_keeps_what_the_interface_says(name: str, tmp_path: Path) -> None:
-    images, labels = samples.digits()
-    images, labels = samples.enlarged(images[:60]), labels[:60]
-    rows = np.hstack([images.reshape(60, -1)[:, :40], np.arange(60)[:, None] % 7])
-    write = samples.IMAGE_WRITERS.get(name)
-    if write is not None:
-        write(tmp_path, images, labels)
-    elif name != "digits":
-        {"csv": samples.write_csv, "parquet": samples.write_parquet}[name](tmp_path, rows.astype(np.uint8), labels)
-    source = open_source(name, None if name == "digits" else tmp_path)
-    everything = np.arange(len(source.labels))
-    found = read(source, everything)
-    assert found.shape == (len(everything), *source.array.shape)
-    assert found.dtype.name == source.array.dtype
-    assert set(source.labels[:].tolist()) == set(range(len(source.classes)))
-    assert source.task == "classification"
-    assert str(tmp_path) in source.where(len(everything) - 1) or name == "digits"
-    assert not source.columns or len(source.columns) == source.array.shape[0]
-    np.testing.assert_array_equal(read(source, everything[::-1])[::-1], found)
-    assert read(source, everything[:0]).shape == (0, *source.array.shape)
-    if source.decodes:  # then it travels to worker processes
-        again = pickle.loads(pickle.dumps(source))  # noqa: S301  # as multiprocessing does
-        np.testing.assert_array_equal(read(again, everything), found)
 
 
 def test_digits_are_those_of_scikit_learn() -> None:
@@ -138,23 +110,6 @@ def test_images_of_16_bits_are_refused(tmp_path: Path) -> None:
     paint(tmp_path / "a" / "deep.png", color=40_000, mode="I;16")
     with pytest.raises(Refusal, match=r"deep.png has more than 8 bits"):
         read(open_source("image_folder", tmp_path), np.array([0]))
-
-
-def test_bad_images_are_left_out_where_that_is_wanted(tmp_path: Path) -> None:
-    for number in range(5):
-        paint(tmp_path / "a" / f"{number}.png", color=(number, 0, 0))
-    (tmp_path / "a" / "0.png").write_bytes(b"not an image")
-    (tmp_path / "a" / "3.png").unlink()
-    (tmp_path / "a" / "3.png").symlink_to("nowhere.png")
-    source, bad = open_source("image_folder", tmp_path, bad=BadFiles(skip=True)), BadFiles(skip=True)
-    assert source.array.shape == (4, 6, 3)  # of the first that can be read
-    assert read(source, [4, 3, 0, 1], bad)[:, 0, 0, 0].tolist() == [4, 1]
-    assert [(file.path, file.item) for file in bad.found] == [("a/3.png", 3), ("a/0.png", 0)]
-    assert bad.found[0].reason == "cannot be read: No such file or directory"
-    for number in (1, 2, 4):
-        (tmp_path / "a" / f"{number}.png").write_bytes(b"")
-    with pytest.raises(Refusal, match="holds 5 images, of which none can be read: is not an image"):
-        open_source("image_folder", tmp_path, bad=BadFiles(skip=True))
 
 
 def bomb(side: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from shared.data import Array, Dataset, Index, Ragged, TextEncoding
 from shared.data.write import write_index, write_ragged_shard
 from shared.distributed import Refusal
-from tests.shared.samples import sentences, write_language_dataset, write_text_classification_dataset
+from tests.shared.samples import write_text_classification_dataset
 
 ARRAYS = {"x": Array((), "int32", ragged=True), "y": Array((), "int64")}
 ROWS = [list(range(length)) for length in (3, 0, 5, 1, 4, 2, 2)]
@@ -85,29 +84,3 @@ def test_offsets_that_lead_astray_are_refused(tmp_path: Path) -> None:
     np.save(path, np.r_[offsets[0], offsets[2], offsets[1], offsets[3:]])
     with pytest.raises(Refusal, match=r"x_offsets-00000.npy is damaged: its offsets do not lead"):
         Dataset.open(tmp_path).split("train").take(np.array([0]))
-
-
-def test_blocks_predict_every_token_but_the_first_once(tmp_path: Path) -> None:
-    dataset = Dataset.open(write_language_dataset(tmp_path, sequence_length=12))
-    dataset.verify()
-    split, text = dataset.split("test"), dataset.index.text
-    x = split.take(np.arange(split.rows))["x"]
-    assert x.shape == (16, 13)
-    np.testing.assert_array_equal(x[:-1, -1], x[1:, 0])
-    stream = np.r_[x[0, 0], x[:, 1:].ravel()]
-    start = b"".join(sentences(seed=2, size=16 * 12 + 1)[:1])
-    assert bytes(stream[: len(start)].astype("uint8")) == start
-    assert stream[len(start)] == 256
-    assert text is not None
-    assert dataset.index.outputs == text.vocabulary == 257
-    assert text.bits_per_byte("test", math.log(2)) == pytest.approx(text.tokens["test"] / text.size["test"])
-    assert text.gzip_bits_per_byte("test") == pytest.approx(8 * text.gzip_size["test"] / text.size["test"])
-
-
-def test_passages_of_a_sample_can_be_told_apart(tmp_path: Path) -> None:
-    dataset = Dataset.open(write_text_classification_dataset(tmp_path))
-    dataset.verify()
-    taken = dataset.split("train").take(np.arange(64))
-    words = [bytes(row[:length].astype("uint8")) for row, length in zip(taken["x"], taken["lengths"], strict=True)]
-    for text, label in zip(words, taken["y"], strict=True):
-        assert (text[:1] in b"sad") or label == 0

@@ -12,7 +12,7 @@ import pytest
 
 from shared import tracking
 from shared.distributed import init
-from shared.tracking import PreparationProgress, Tracker
+from shared.tracking import Tracker
 from tests.helpers import clean_environment
 
 LOG = """
@@ -79,16 +79,6 @@ def test_metrics_that_cannot_be_taken_back_stay_and_end_nothing(
     with init() as world, Tracker(world) as tracker:
         tracker.take_back(lambda *_: False)
     assert "warning: metrics of steps that are done again stay in outputs/metrics.jsonl" in capsys.readouterr().err
-
-
-def test_a_preparation_that_is_done_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with init() as world, PreparationProgress(world, 100) as progress:
-        time.sleep(1.1)  # what takes less is not reported at all
-        progress.reach(93)
-    lines = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
-    assert [(line["step"], line["total"]) for line in lines] == [(93, 100), (100, 100)]
 
 
 def test_other_ranks_write_nothing(tmp_path: Path) -> None:
@@ -207,29 +197,3 @@ def test_the_run_is_named_after_the_step(
     monkeypatch.setenv("AZUREML_ROOT_RUN_ID", root)
     monkeypatch.setenv("AZUREML_RUN_ID", run)
     assert tracking.run_name() == name
-
-
-def test_files_are_logged_and_steps_are_children_of_their_run(tmp_path, monkeypatch):
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report/index.html").write_text("page")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
-    variables = {"MLFLOW_TRACKING_URI": uri, "AZUREML_ROOT_RUN_ID": "root", "AZUREML_ARM_PROJECT_NAME": "mine"}
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    for step in ("train", "evaluate"):
-        monkeypatch.setenv("AZUREML_RUN_ID", f"root.{step}")
-        with init() as world, Tracker(world) as tracker:
-            tracker.log({"accuracy": 0.9}, step=1)
-            tracker.artifacts(tmp_path / "report")
-    from mlflow.tracking import MlflowClient
-
-    client = MlflowClient(uri)
-    runs = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
-    (parent,) = [run for run in runs if run.info.run_name == "root"]
-    children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
-    assert sorted(run.info.run_name for run in children) == ["evaluate", "train"]
-    for run in children:
-        assert [file.path for file in client.list_artifacts(run.info.run_id, "report")] == ["report/index.html"]
-    assert (tmp_path / "mlflow").is_dir()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -25,7 +23,6 @@ from shared.settings.training import ScheduleSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.schedule import LearningSchedule
 from shared.training.torch import feed as training_data
-from shared.training.torch import start as training_start
 from shared.training.torch.feed import BatchFeed, RowReader
 from shared.training.torch.optimization import (
     TrainingPrecision,
@@ -129,23 +126,6 @@ def test_each_optimizer_makes_the_loss_smaller(name: str, momentum: str) -> None
     assert losses[-1] < losses[0] / 2
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_a_gpu_takes_the_fastest_algorithms_or_those_that_repeat_their_bits(
-    deterministic: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
-    before = torch.backends.cudnn.benchmark
-    try:
-        training_start._choose_algorithms(deterministic=deterministic)
-        assert torch.backends.cudnn.benchmark is not deterministic
-        assert torch.are_deterministic_algorithms_enabled() is deterministic
-        assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) is deterministic
-    finally:
-        torch.backends.cudnn.benchmark = before
-        torch.use_deterministic_algorithms(False)
-
-
 def test_nothing_to_train_is_refused() -> None:
     with pytest.raises(Refusal, match="no parameter that trains"):
         make_optimizer(nn.Identity(), parsed().optimizer)
@@ -204,16 +184,3 @@ def test_ranks_together_see_each_global_batch_from_any_start(
         for whole, split in zip(alone[start:], parts, strict=True):
             assert torch.equal(whole[0], torch.cat([rows for rows, _ in split]))
             assert torch.equal(whole[1], torch.cat([labels for _, labels in split]))
-
-
-def test_reading_ahead_passes_on_what_went_wrong(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_data, "HELD_SPLIT_BYTES", 0)
-    args = parsed()
-    reader = RowReader(dataset.split("train"), CPU, args.loader)
-
-    def fail(rows: np.ndarray) -> None:
-        raise OSError(f"no disk for {len(rows)} rows")
-
-    monkeypatch.setattr(reader, "read", fail)
-    with pytest.raises(OSError, match="no disk for 20 rows"):
-        list(BatchFeed(reader, BatchPlan(20, 1, 1), 0, args.loop, args.loader, args.seed).epoch(0))

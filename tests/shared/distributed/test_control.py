@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import struct
@@ -13,10 +12,9 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from shared.distributed import ControlError, Launch, PeerError, WaitTimeoutError
+from shared.distributed import ControlError, Launch, WaitTimeoutError
 from shared.distributed.control import Control, SocketControl
 from shared.distributed.joining import join_world
-from shared.distributed.meeting import sum_in_rank_order
 from shared.distributed.wire import MessageDecoder, encode_message, listen_on_port
 from tests.helpers import azure_variables, finish, free_port, run_ranks, started
 
@@ -109,11 +107,6 @@ def test_a_sum_has_the_same_bits_on_every_rank() -> None:
     assert results == [[((0.1 + 1e16) - 1e16) + 0.3]] * 4
 
 
-def test_a_sum_of_different_lengths_is_an_error_on_every_rank() -> None:
-    results = on_every_rank(3, lambda control, rank: control.meet("sum", "s", 5, [0.0] * (2 if rank == 2 else 1)))
-    assert all("rank 2 gave 2 number(s)" in str(result) for result in results), results
-
-
 def test_parameter_servers_join_and_wait_for_the_end() -> None:
     def train(control: Control, place: int) -> object:
         if place == 2:  # the server
@@ -180,25 +173,6 @@ def test_a_barrier_that_a_rank_has_already_left_behind() -> None:
     assert "rank 1 has left the world already" in str(results[0])
 
 
-def test_a_call_that_was_interrupted_is_not_answered_by_another() -> None:
-    def interrupted(control: Control, rank: int) -> object:
-        if rank == 1:
-
-            def give_up(*_: object) -> None:
-                raise KeyboardInterrupt
-
-            original, control._exchange = control._exchange, give_up  # type: ignore[method-assign]
-            with pytest.raises(KeyboardInterrupt):
-                control.meet("barrier", "a", 5)
-            control._exchange = original  # type: ignore[method-assign]
-            control.meet("barrier", "a", 5)
-        return control.meet("barrier", "a", 5)
-
-    results = on_every_rank(2, interrupted)
-    assert "An earlier call was interrupted" in str(results[1])
-    assert "rank 1 has left" in str(results[0])
-
-
 # ---- who died
 
 
@@ -242,27 +216,6 @@ def test_news_that_come_with_an_answer_are_heard() -> None:
         control.set("key", "value")
         assert control.bad_news() == news["message"]
         assert control.bad_news() == news["message"], "and they are not forgotten"
-
-
-def test_a_rank_that_is_stopped_is_named_after_the_time_out() -> None:
-    code = (
-        START
-        + """
-    print("in", flush=True)
-    import time
-    while True:
-        time.sleep(0.05)
-        world.barrier("b", timeout=1)
-    """
-    )
-    port = free_port()
-    with started(code, [azure_variables(rank, 1, 3, port) for rank in range(3)]) as ranks:
-        for rank in ranks:
-            rank.wait_for("in")
-        ranks[1].kill(signal.SIGSTOP)
-        results = finish([ranks[0], ranks[2]], 15)
-    for result in results:
-        assert "barrier 'b': timed out waiting for rank 1" in result.stderr
 
 
 def test_a_child_of_a_killed_rank_does_not_hide_its_death() -> None:
@@ -440,27 +393,6 @@ def test_messages_arrive_whole_however_they_are_cut() -> None:
         decoder = MessageDecoder()
         received = [m for start in range(0, len(stream), size) for m in decoder.feed(stream[start : start + size])]
         assert received == messages
-
-
-def test_numbers_keep_their_bits() -> None:
-    numbers = [0.1, 1e-310, float("inf"), 2**53 + 1]
-    (message,) = MessageDecoder().feed(encode_message({"n": numbers}))
-    assert message["n"] == numbers
-    assert json.dumps(message["n"]) == json.dumps(numbers)
-
-
-def test_a_value_that_is_too_large_says_so() -> None:
-    with pytest.raises(ControlError, match="Write it to a file"):
-        encode_message({"x": "y" * (64 * 2**20)})
-
-
-def test_sums_of_no_columns() -> None:
-    assert sum_in_rank_order("s", [[], []]) == []
-
-
-def test_peer_errors_are_control_errors() -> None:
-    assert issubclass(PeerError, ControlError)
-    assert issubclass(WaitTimeoutError, TimeoutError)
 
 
 def on_first_failure(code: str, processes: int) -> str:

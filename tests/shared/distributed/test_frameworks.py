@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -170,21 +169,6 @@ def test_collectives_of_tensorflow_leave_no_threads_behind() -> None:
     """
     with started(code, two_workers()) as ranks:
         assert [result.returncode for result in finish(ranks, 100)] == [0, 0], ranks[0].stderr
-
-
-@pytest.mark.exhaustive
-def test_sigterm_ends_a_worker_of_tensorflow_at_once() -> None:
-    code = """
-        from shared.distributed import init
-        with init("tensorflow"):
-            print("in", flush=True)
-            import time
-            time.sleep(60)
-    """
-    with started(code, two_workers()) as ranks:
-        ranks[1].wait_for("in", 100)
-        ranks[1].kill(signal.SIGTERM)
-        assert finish(ranks[1:], 5)[0].returncode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("framework", ["horovod", "tensorflow"])

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from datetime import timedelta
@@ -17,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from shared.distributed import ControlError, OnceError, Refusal, detect, init
+from shared.distributed import OnceError, Refusal, detect, init
 from tests.helpers import (
     RankResult,
     RunningRank,
@@ -105,38 +104,6 @@ def test_torch_all_reduce_with_azure_variables(nodes: int, processes: int) -> No
     assert ON_GPU or results[0].stderr.strip().endswith(", gloo on cpu")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 1)])
-def test_torchrun(nodes: int, processes: int) -> None:
-    port = free_port()
-    options = ["--nnodes", str(nodes), "--nproc_per_node", str(processes), "--master_port", str(port)]
-    launcher = [*torchrun_command(), *options, "--master_addr", "127.0.0.1", "--node_rank"]
-    with started_nodes(TORCH + ALL_REDUCE, nodes, port, launcher) as ranks:
-        results = finish(ranks, 90)
-    lines = sorted(line for result in results for line in result.stdout.splitlines())
-    assert lines == ["rank 0 of 2 got 3.0", "rank 1 of 2 got 3.0"], results
-    assert "launched by torchrun" in results[0].stderr
-
-
-@pytest.mark.slow
-def test_torchrun_starts_the_ranks_again() -> None:
-    code = (
-        TORCH
-        + ALL_REDUCE
-        + """
-    import os, signal
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and world.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    world.barrier("after")
-    """
-    )
-    options = ["--nproc_per_node", "2", "--max_restarts", "1", "--master_port", str(free_port()), "--monitor_interval"]
-    with started(code, [{}], launcher=[*torchrun_command(), *options, "0.1"]) as ranks:
-        (result,) = finish(ranks, 90)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("rank 0 of 2 got 3.0") == 2
-
-
 def test_ranks_that_torchrun_starts_again_refuse_at_once(tmp_path: Path) -> None:
     code = """
     import os
@@ -166,17 +133,6 @@ def test_missing_variables_are_set_inside_the_block_and_none_is_overwritten(monk
 def test_a_framework_that_there_is_not() -> None:
     with pytest.raises(ValueError, match="framework='jax': it has to be None or one of 'torch'"), init("jax"):
         pass
-
-
-def test_torch_in_a_world_of_one() -> None:
-    with init("torch", timeout=timedelta(seconds=30)) as world:
-        import torch
-        import torch.distributed as dist
-
-        value = torch.ones(2, device=world.device)
-        dist.all_reduce(value)
-        assert value.tolist() == [1.0, 1.0]
-    assert not dist.is_initialized()
 
 
 @pytest.mark.slow
@@ -301,25 +257,6 @@ def test_mistake_5_once_that_raises_raises_on_every_rank() -> None:
         assert second == "[0, 1, 2, 3]"
 
 
-def test_once_on_one_node_that_raises_raises_on_the_others_too() -> None:
-    code = (
-        START
-        + """
-    import time
-    def work():
-        if world.node_rank == 1:
-            raise OSError("disk full")
-        return "fine"
-    try:
-        print(world.once(work, name="prepare"))
-    except OnceError as error:
-        print(error)
-    """
-    )
-    expected = "once 'prepare': rank 2 (node 1) raised OSError: disk full"
-    assert outputs(run_ranks(code, nodes=2, processes=2, timeout=20)) == [expected] * 4
-
-
 def test_once_that_returns_what_json_cannot_hold() -> None:
     code = (
         START
@@ -332,36 +269,6 @@ def test_once_that_returns_what_json_cannot_hold() -> None:
     )
     for text in outputs(run_ranks(code, timeout=20)):
         assert "raised TypeError: The value of once 'set' has to be one that JSON can hold" in text
-
-
-def test_once_whose_leader_is_killed_ends_the_others() -> None:
-    code = (
-        START
-        + """
-    import time
-    def work():
-        print("working", flush=True)
-        time.sleep(60)
-    world.once(work, name="prepare")
-    """
-    )
-    port = free_port()
-    with started(code, [azure_variables(rank, 2, 2, port) for rank in range(4)]) as ranks:
-        ranks[2].wait_for("working")
-        ranks[2].kill()
-        killed_at = time.monotonic()
-        results = finish([ranks[1], ranks[3]], 10)
-        assert time.monotonic() - killed_at < 5
-    for result in results:
-        assert "rank 2 (node 1) has died" in result.stderr
-
-
-def test_once_that_takes_too_long() -> None:
-    code = START + "    import time\n    world.once(lambda: time.sleep(30), name='slow', timeout=0.5)\n"
-    port = free_port()
-    with started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)]) as ranks:
-        (result,) = finish(ranks[1:], 15)
-    assert "once 'slow': timed out waiting for rank 0" in result.stderr
 
 
 def test_once_in_a_world_of_one() -> None:
@@ -529,38 +436,13 @@ def test_sigusr1_shows_the_stacks() -> None:
         assert ranks[0].process.poll() is None
 
 
-def test_a_control_error_is_what_disagreement_raises() -> None:
-    assert issubclass(OnceError, ControlError)
-
-
 def torchrun_command() -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run"]
-
-
-def started_nodes(code: str, nodes: int, port: int, launcher: list[str]):
-    """One launcher for each node, each with its index behind the command."""
-    script = f"""
-import os, subprocess, sys
-path = os.path.abspath("ranks.py")
-mine = path + os.environ["NODE_RANK"]
-open(mine, "w").write({code!r})
-os.replace(mine, path)
-sys.exit(subprocess.call({launcher!r} + [os.environ["NODE_RANK"], path]))
-"""
-    return started(script, [azure_variables(node, nodes, 1, port) for node in range(nodes)])
 
 
 def listening_addresses(rank: RunningRank) -> list[tuple[str, int]]:
     connections = psutil.Process(rank.process.pid).net_connections("inet")
     return [(c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN]
-
-
-def test_the_helper_kills_what_it_started() -> None:
-    with started("import time\ntime.sleep(60)", [{}]) as ranks:
-        process = ranks[0].process
-    assert process.poll() == -signal.SIGKILL
-    with pytest.raises(subprocess.TimeoutExpired), started("import time\ntime.sleep(60)", [{}]) as ranks:
-        ranks[0].process.wait(0.1)
 
 
 def test_a_call_of_rank_0_that_keeps_pythons_lock_does_not_keep_the_others_waiting() -> None:
