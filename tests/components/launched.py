@@ -13,8 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from allranks.local.processes import catches
+from tests.components.support import source_of
 from tests.components.training import arguments
-from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, finish, free_port, started
+from tests.helpers import RankResult, RunningRank, azure_variables, finish, free_port, started
+from tests.local.support import carrying, wait_for
 
 Options = Mapping[str, object]
 
@@ -38,13 +40,7 @@ def launched(
     """
     out.mkdir(parents=True, exist_ok=True)
     script = _SCRIPTS.get(trainer, trainer)
-    path = ROOT / "components" / script / f"{script}.py"
-    code = f"""
-        import runpy, sys
-        {before}
-        sys.argv = {[str(path), *arguments(data, out, **options)]!r}
-        runpy.run_path({str(path)!r}, run_name="__main__")
-    """
+    code = source_of(script, *arguments(data, out, **options), before=before)
     port = free_port()
     job = {"AZUREML_RUN_ID": f"launched_{port}", "AZUREML_NODE_COUNT": "1"}
     if trainer in MPI_TRAINERS:
@@ -107,10 +103,7 @@ def signal_last(ranks: list[RunningRank], number: signal.Signals) -> None:
 def wait_until_stoppable(ranks: list[RunningRank]) -> None:
     """Wait until who goes on from a checkpoint catches SIGTERM: before that it dies of it, and loses nothing."""
     ranks[0].wait_for("continuing from", _PATIENCE)  # a launcher, and what it forks, have handlers too before this
-    until = time.monotonic() + _PATIENCE
-    while not catches(_processes(ranks)[-1], signal.SIGTERM):
-        assert time.monotonic() < until, ranks[0].stderr
-        time.sleep(0.01)
+    wait_for(lambda: catches(_processes(ranks)[-1], signal.SIGTERM), _PATIENCE)
 
 
 def last_step(checkpoints: Path) -> int:
@@ -131,23 +124,5 @@ def _tasks(trainer: str, workers: int) -> list[str]:
 
 def _processes(ranks: list[RunningRank]) -> list[int]:
     """Those that train: what a launcher has started, or the ranks themselves."""
-    children = [pid for rank in ranks for pid in _descendants(rank.process.pid)]
-    return [pid for pid in children if "runpy" in _script_of(pid)] or [rank.process.pid for rank in ranks]
-
-
-def _script_of(pid: int) -> str:
-    """The Python source that a process runs; empty if it runs none."""
-    try:
-        named = [word for word in Path(f"/proc/{pid}/cmdline").read_text().split("\0") if word.endswith("script.py")]
-        return Path(named[0]).read_text() if named else ""
-    except OSError:
-        return ""
-
-
-def _descendants(pid: int) -> list[int]:
-    """The processes that a process has started, and those that these have."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
-    return [found for child in children for found in (int(child), *_descendants(int(child)))]
+    own = [rank.process.pid for rank in ranks]
+    return [pid for pid in sorted(carrying(str(ranks[0].folder / "script.py"))) if pid not in own] or own

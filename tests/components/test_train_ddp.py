@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +14,20 @@ from safetensors.torch import load_file
 from shared.checkpoint import choose
 from shared.data import Dataset
 from shared.models import load_model
+from tests.components.launched import run_launched
 from tests.components.training import (
     bit_equal,
     check_times,
     furthest,
+    kill_after,
     lines,
     train,
-    train_under_torchrun,
     training,
     weights,
     write_digits,
 )
 from tests.helpers import finish, run_ranks
+from tests.local.support import wait_for
 
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2))
 
@@ -60,7 +60,7 @@ def test_default_mlp_is_the_same_on_any_number_of_ranks_and_under_torchrun(
     others = [f"{nodes}x{processes}" for nodes, processes in shapes[1:]]
     if exhaustive:
         others.append("torchrun")
-        train_under_torchrun(digits, tmp_path / "torchrun", 2)
+        run_launched("train_torchrun", digits, tmp_path / "torchrun", {})
         check_times(tmp_path / "torchrun" / "metrics", 2)
     first, predicted = weights(tmp_path / "1x1"), predictions(digits, tmp_path / "1x1")
     split = Dataset.open(digits).split("test")
@@ -86,26 +86,39 @@ def test_float64_is_exact_on_any_number_of_ranks(
         assert furthest(first, weights(tmp_path / f"{nodes}x{processes}")) < 1e-9
 
 
+# Its state is more than its weights: random numbers of each rank, and statistics of batches.
+MINE = """
+import torch
+from layers import Twice
+
+def build(input_shape, num_outputs):
+    size = input_shape[0] * input_shape[1] * input_shape[2]
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), Twice(), torch.nn.BatchNorm1d(size), torch.nn.Dropout(0.3), torch.nn.Linear(size, num_outputs),
+    )
+"""
+LAYERS = "import torch\n\n\nclass Twice(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.exhaustive), 4])
-def test_a_killed_training_ends_with_the_same_bits(processes: int, few: Path, tmp_path: Path) -> None:
+def test_a_killed_training_of_ones_own_model_ends_with_the_same_bits(processes: int, few: Path, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "mine.py").write_text(MINE)
+    (code / "layers.py").write_text(LAYERS)
     options = {"processes": processes, "epochs": 10, "batch_size": 16, "log_every": 1}
+    options |= {"architecture": "mine.py:build", "model_code": code}
     train(few, tmp_path / "whole", **options)
-    draw = random.Random(processes)
+    killed = tmp_path / "killed"
     for lines_before_the_kill in (20, 70):
-        with training(few, tmp_path / "killed", **options, checkpoint_every=7) as ranks:
-            until = time.monotonic() + 60
-            while len(lines(tmp_path / "killed")) < lines_before_the_kill:
-                assert time.monotonic() < until
-                time.sleep(0.002)
-            time.sleep(draw.random() * 0.02)
-            ranks[draw.randrange(processes)].kill()
-            assert any(result.returncode for result in finish(ranks, 60))
-    results = train(few, tmp_path / "killed", **options, checkpoint_every=7)
+        kill_after(lines_before_the_kill, few, killed, **options, checkpoint_every=7)
+    results = train(few, killed, **options, checkpoint_every=7)
     assert "continuing from" in results[0].stdout
-    assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
-    history = json.loads((tmp_path / "killed" / "metrics" / "metrics.json").read_text())["history"]
+    assert bit_equal(weights(tmp_path / "whole"), weights(killed))
+    history = json.loads((killed / "metrics" / "metrics.json").read_text())["history"]
     assert [entry["epoch"] for entry in history] == list(range(1, 11))
+    assert len(predictions(few, killed)) == 60
 
 
 @pytest.mark.slow
@@ -114,23 +127,13 @@ def test_a_streamed_training_is_the_same_on_any_ranks_and_after_a_kill(few: Path
     data = write_digits(tmp_path / "data", rows=400, shards=9)
     options = {"epochs": 6, "batch_size": 16, "precision": "fp64", "log_every": 1}
     streaming = {"read": "streaming", "shuffle_buffer": 0.006}
+    killed = tmp_path / "killed"
     train(data, tmp_path / "whole", **options, **streaming)
     for number, processes in enumerate((2, 4, 1)):
-        with training(
-            data, tmp_path / "killed", processes=processes, **options, **streaming, checkpoint_every=5
-        ) as ranks:
-            until = time.monotonic() + 60
-            while len(lines(tmp_path / "killed")) < 22 * (number + 1):
-                assert time.monotonic() < until
-                time.sleep(0.002)
-            ranks[processes - 1].kill()
-            finish(ranks, 60)
-    train(data, tmp_path / "killed", processes=2, **options, **streaming, checkpoint_every=5)
-    assert furthest(weights(tmp_path / "whole"), weights(tmp_path / "killed")) < 1e-12
-    with training(data, tmp_path / "killed", **{**options, "epochs": 7}, read="random") as ranks:
-        (other,) = finish(ranks, 60)
-    assert other.returncode == 2
-    assert "read shard by shard" in other.stderr
+        kill_after(22 * (number + 1), data, killed, processes=processes, **options, **streaming, checkpoint_every=5)
+    train(data, killed, processes=2, **options, **streaming, checkpoint_every=5)
+    assert furthest(weights(tmp_path / "whole"), weights(killed)) < 1e-12
+    assert "read shard by shard" in refused(data, killed, **{**options, "epochs": 7}, read="random")
 
 
 def test_accumulation_and_activation_checkpointing_do_not_change_the_result(few: Path, tmp_path: Path) -> None:
@@ -183,10 +186,7 @@ def test_resume_from_another_folder_and_on_another_number_of_ranks(few: Path, tm
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Path) -> None:
     options = {"epochs": 400, "batch_size": 16, "log_every": 2, "processes": 2}
     with training(few, tmp_path, **options) as ranks:
-        until = time.monotonic() + 60
-        while len(lines(tmp_path)) < 5:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_for(lambda: len(lines(tmp_path)) >= 5, 60)
         ranks[1].kill(signal.SIGTERM)
         results = finish(ranks, 60)
     assert [result.returncode for result in results] == [143, 143]
@@ -291,42 +291,6 @@ def test_a_model_of_ones_own_is_tried_before_training(function: str, text: str, 
     (tmp_path / "mine.py").write_text(USELESS)
     own = {"architecture": f"mine.py:{function}", "model_code": tmp_path, "batch_size": 16}
     assert text in refused(few, tmp_path / "out", processes=2 if function == "build" else 1, **own)
-
-
-MINE = """
-import torch
-from safetensors.torch import load_file
-from layers import Twice
-
-
-def build(input_shape, num_outputs):
-    channels, height, width = input_shape
-    return torch.nn.Sequential(
-        torch.nn.Flatten(), Twice(), torch.nn.BatchNorm1d(channels * height * width), torch.nn.Dropout(0.3),
-        torch.nn.Linear(channels * height * width, num_outputs),
-    )
-"""
-LAYERS = "import torch\n\n\nclass Twice(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x\n"
-
-
-@pytest.mark.slow
-def test_a_model_of_ones_own_with_dropout_and_batch_norm_resumes_bit_equal(few: Path, tmp_path: Path) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "mine.py").write_text(MINE)
-    (code / "layers.py").write_text(LAYERS)
-    options = {"architecture": "mine.py:build", "model_code": code, "batch_size": 16, "processes": 2, "log_every": 1}
-    train(few, tmp_path / "whole", **options, epochs=3)
-    with training(few, tmp_path / "killed", **options, epochs=3, checkpoint_every=4) as ranks:
-        until = time.monotonic() + 60
-        while len(lines(tmp_path / "killed")) < 15:
-            assert time.monotonic() < until
-            time.sleep(0.002)
-        ranks[0].kill()
-        finish(ranks, 60)
-    train(few, tmp_path / "killed", **options, epochs=3, checkpoint_every=4)
-    assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
-    assert len(predictions(few, tmp_path / "killed")) == 60
 
 
 BY_HAND = """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,16 @@ import pytest
 
 from tests.components.frameworks import furthest as furthest_of
 from tests.components.frameworks import run_trainer, weights_of
-from tests.components.training import bit_equal, check_times, furthest, lines, train, training, weights, write_digits
+from tests.components.training import (
+    bit_equal,
+    check_times,
+    furthest,
+    kill_after,
+    train,
+    training,
+    weights,
+    write_digits,
+)
 from tests.helpers import ROOT, finish
 from tests.shared.test_deepspeed import GUIDE
 
@@ -63,13 +70,7 @@ def test_a_killed_training_ends_with_the_same_bits(stage: int, precision: str, f
     options = {**DEEPSPEED, "processes": 2, "epochs": 4, "batch_size": 16, "log_every": 1, "config": config}
     options["precision"] = precision
     train(few, tmp_path / "whole", **options)
-    with training(few, tmp_path / "killed", **options, checkpoint_every=7) as ranks:
-        until = time.monotonic() + 100
-        while len(lines(tmp_path / "killed")) < 25:
-            assert time.monotonic() < until
-            time.sleep(0.002)
-        ranks[random.Random(stage).randrange(2)].kill()
-        assert any(result.returncode for result in finish(ranks, 60))
+    kill_after(25, few, tmp_path / "killed", victim=stage % 2, **options, checkpoint_every=7)
     assert not list((tmp_path / "killed").rglob("*.pt")), "nothing is pickled"
     results = train(few, tmp_path / "killed", **options, checkpoint_every=7)
     assert "continuing from" in results[0].stdout

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,7 @@ from shared.data import Dataset
 from shared.models.predictor import load_predictor
 from shared.training.torch.objective import objective_of
 from tests.components.support import run_component
-from tests.components.training import arguments, check_times, furthest, lines, train, training, weights
-from tests.helpers import finish
+from tests.components.training import arguments, check_times, furthest, kill_after, lines, train, weights
 from tests.shared.samples import write_language_dataset
 
 STEPS = 50
@@ -111,14 +108,8 @@ def measured(text: Path, out: Path) -> float:
 def test_a_killed_run_of_four_goes_on_on_two_and_on_one(text: Path, tmp_path: Path) -> None:
     train(text, tmp_path / "whole", **OPTIONS)
     often = OPTIONS | {"checkpoint_every": 1}
-    with training(text, tmp_path / "four", processes=4, **often) as ranks:
-        until = time.monotonic() + 120
-        while len(lines(tmp_path / "four")) < 15:
-            assert time.monotonic() < until
-            time.sleep(0.002)
-        time.sleep(random.Random(0).random() * 0.05)
-        ranks[2].kill()  # with a checkpoint at each step, this is nearly always in the middle of one
-        assert any(result.returncode for result in finish(ranks, 60))
+    # With a checkpoint at each step, this is nearly always in the middle of one.
+    kill_after(15, text, tmp_path / "four", victim=2, processes=4, **often)
     for name, division in {"one": {"processes": 1}, "two": {"processes": 2, "tensor_parallel": 2}}.items():
         shutil.copytree(tmp_path / "four" / "checkpoints", tmp_path / name / "checkpoints")
         results = train(text, tmp_path / name, **(OPTIONS | division))
@@ -172,6 +163,11 @@ def test_bf16_learns_through_all_three_kinds_of_parallelism(text: Path, tmp_path
                 "layers 3 does not divide by pipeline_parallel(2)",
                 "accumulation_steps(1) < pipeline_parallel(2)",
             ),
+        ),
+        (
+            2,
+            {"tensor_parallel": 2, "key_value_heads": 1, "tie_embeddings": "true"},
+            ("key_value_heads 1 does not divide by tensor_parallel(2)", "tie_embeddings true needs"),
         ),
         (1, {"context_length": 8}, ("sequences of 16 tokens are longer than the model's context of 8",)),
         (1, {"width": 30}, ("width 30 does not divide into 4 heads",)),

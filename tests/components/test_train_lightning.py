@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from tests.components.training import (
     bit_equal,
     check_times,
     furthest,
+    kill_after,
     lines,
     train,
     training,
@@ -86,11 +86,6 @@ class Narrow(Net):
 class Plain(torch.nn.Linear):
     def __init__(self):
         super().__init__(1, 1)
-
-
-class Drifting(Net):
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.02 * (1 + self.global_rank))
 """
 
 MEASURED = """
@@ -176,17 +171,6 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mine.py").write_text(MINE)
     (folder / "measured.py").write_text(MEASURED)
     return folder
-
-
-def kill_after(count: int, data: Path, out: Path, **options: object) -> None:
-    """Start a training and kill its last rank when so many lines of metrics are there."""
-    with training(data, out, **options) as ranks:
-        until = time.monotonic() + 120
-        while len(lines(out)) < count:
-            assert time.monotonic() < until, ranks[0].stderr
-            time.sleep(0.002)
-        ranks[-1].kill()
-        finish(ranks, 60)
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +291,7 @@ REFUSED = [
     ({"module": "mine.py:Plain"}, "is a Plain, not a lightning.LightningModule"),
     (
         {"module": "mine.py:Missing"},
-        "has no function or class Missing; it has Net, Unkept, Idle, Narrow, Plain, Drifting",
+        "has no function or class Missing; it has Net, Unkept, Idle, Narrow, Plain",
     ),
     ({"module": "yours.py:Net"}, "there is no yours.py in"),
     ({"module": "mine.py:Narrow"}, "forward maps 2 rows to (2, 9); it has to be (2, 10)"),

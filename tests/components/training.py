@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +20,9 @@ from shared.data import Array, Index, Shard, Statistics
 from shared.data.write import write_index, write_shard
 from shared.data.write.spool import Spool
 from shared.data.write.writer import write_picture_shard
-from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, clean_environment, finish, free_port, started
+from tests.components.support import source_of
+from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, finish, free_port, started
+from tests.local.support import wait_for
 
 IMAGE = Array((8, 8, 1), "uint8")
 LABEL = Array((), "int64")
@@ -91,12 +91,7 @@ def training(
 ) -> Iterator[list[RunningRank]]:
     """Start a trainer's ranks with `out` as their working folder."""
     out.mkdir(parents=True, exist_ok=True)
-    path = ROOT / "components" / script / f"{script}.py"
-    code = f"""
-        import runpy, sys
-        sys.argv = {[str(path), *arguments(data, out, **options)]!r}
-        runpy.run_path({str(path)!r}, run_name="__main__")
-    """
+    code = source_of(script, *arguments(data, out, **options))
     port = free_port()
     environments = [azure_variables(rank, nodes, processes, port) for rank in range(nodes * processes)]
     with started(code, environments, out) as ranks:
@@ -111,22 +106,12 @@ def train(data: Path, out: Path, *, nodes: int = 1, processes: int = 1, **option
     return results
 
 
-def train_under_torchrun(data: Path, out: Path, processes: int, **options: object) -> None:
-    """Train by the command of train_torchrun on one node and expect success."""
-    out.mkdir(parents=True, exist_ok=True)
-    where = ["--nnodes", "1", "--node_rank", "0", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
-    script = ROOT / "components" / "train_ddp" / "train_ddp.py"
-    command = [sys.executable, "-m", "torch.distributed.run", *where, "--nproc_per_node", str(processes), str(script)]
-    done = subprocess.run(
-        [*command, *arguments(data, out, **options)],
-        cwd=out,
-        env=clean_environment({"AZUREML_NODE_COUNT": "1", "NODE_RANK": "0"}),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def kill_after(count: int, data: Path, out: Path, *, victim: int = -1, **options: Any) -> None:
+    """Start a training and kill one of its ranks when so many lines of metrics are there."""
+    with training(data, out, **options) as ranks:
+        wait_for(lambda: len(lines(out)) >= count, 120)
+        ranks[victim].kill()
+        assert any(result.returncode for result in finish(ranks, 60))
 
 
 def weights(out: Path) -> dict[str, torch.Tensor]:

@@ -15,7 +15,7 @@ from shared.checkpoint import choose
 from shared.distributed import WaitTimeoutError, World, world
 from shared.training.core.run import TrainingRun
 from tests.helpers import ROOT, run_ranks
-from tests.shared.test_rank_state import on_ranks
+from tests.shared.distributed.threads import on_ranks
 
 Hang = Callable[[], Any]
 

@@ -7,50 +7,18 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 
 import psutil
 import pytest
 
-from shared.distributed import ControlError, Launch, WaitTimeoutError
+from shared.distributed import ControlError, WaitTimeoutError
 from shared.distributed.control import Control, SocketControl
 from shared.distributed.joining import join_world
 from shared.distributed.wire import MessageDecoder, encode_message, listen_on_port
 from tests.helpers import azure_variables, finish, free_port, run_ranks, started
+from tests.shared.distributed.threads import launch_of, on_every_rank
 
 START = "from shared.distributed import init\nwith init() as world:\n"
-
-
-def launch_of(rank: int, world_size: int, port: int, num_ps: int = 0, role: str = "worker") -> Launch:
-    return Launch(rank, world_size, rank, world_size, 0, 1, "test", "127.0.0.1", port, role, num_ps)
-
-
-def on_every_rank(
-    world_size: int, function: Callable[[Control, int], object], num_ps: int = 0, timeout: float = 10
-) -> list[object]:
-    """Run the function in one thread for each member of a world, over real sockets; its value or what it raised."""
-    port = free_port()
-    launches = [launch_of(rank, world_size, port, num_ps) for rank in range(world_size)]
-    launches += [launch_of(rank, world_size, port, num_ps, "ps") for rank in range(num_ps)]
-    results: list[object] = [None] * len(launches)
-
-    def member(place: int) -> None:
-        try:
-            control = join_world(launches[place], {}, timeout)
-            try:
-                results[place] = function(control, place)
-            finally:
-                control.leave(grace=5)
-        except Exception as error:  # noqa: BLE001
-            results[place] = error
-
-    threads = [threading.Thread(target=member, args=(place,)) for place in range(len(launches))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
-    return results
 
 
 # ---- what it is for

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,31 +31,24 @@ def gathered(launches: Mapping[str, list[Launch]], delay: Mapping[str, float]) -
         launches: the ranks of each job, by its namespace.
         delay: seconds after which rank 0 of a job starts.
     """
-    results: dict[str, list[object]] = {job: [None] * len(ranks) for job, ranks in launches.items()}
     together = threading.Barrier(sum(map(len, launches.values())))
 
-    def member(job: str, place: int) -> None:
+    def member(job: str, place: int) -> object:
         try:
             if place == 0:
                 threading.Event().wait(delay.get(job, 0))
             control = join_world(launches[job][place], {"PMIX_NAMESPACE": job}, 10)
             together.wait(15)  # all worlds are there at the same time
-            results[job][place] = control.meet("gather", "g", 5, [job, place, control.main_port])
+            met = control.meet("gather", "g", 5, [job, place, control.main_port])
             control.leave(grace=5)
         except (ControlError, threading.BrokenBarrierError) as error:
             together.abort()
-            results[job][place] = error
+            return error
+        return met
 
-    threads = [
-        threading.Thread(target=member, args=(job, place))
-        for job, ranks in launches.items()
-        for place in range(len(ranks))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return results
+    with ThreadPoolExecutor(together.parties) as pool:
+        begun = {job: pool.map(partial(member, job), range(len(ranks))) for job, ranks in launches.items()}
+        return {job: list(results) for job, results in begun.items()}
 
 
 def test_jobs_whose_ids_give_the_same_port_do_not_meet() -> None:
