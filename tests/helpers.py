@@ -12,7 +12,7 @@ import textwrap
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -100,12 +100,21 @@ def run_ranks(
         timeout: seconds; whoever still runs then is killed, and the test fails with everybody's output.
         cwd: the working folder of all ranks; None is a new temporary one.
     """
-    port = free_port()
-    environments = [
-        {**azure_variables(rank, nodes, processes, port), **(env or {})} for rank in range(nodes * processes)
-    ]
-    with started(code, environments, cwd) as ranks:
+    with started_ranks(code, nodes, processes, env, cwd) as ranks:
         return finish(ranks, timeout)
+
+
+def started_ranks(
+    code: str,
+    nodes: int = 1,
+    processes: int = 2,
+    env: Mapping[str, str | None] | None = None,
+    cwd: Path | str | None = None,
+) -> AbstractContextManager[list[RunningRank]]:
+    """Start the ranks of an Azure ML PyTorch job, with arguments as of `run_ranks`; they are killed at the end."""
+    port = free_port()
+    ranks = range(nodes * processes)
+    return started(code, [{**azure_variables(rank, nodes, processes, port), **(env or {})} for rank in ranks], cwd)
 
 
 def azure_variables(rank: int, nodes: int, processes: int, port: int) -> dict[str, str | None]:

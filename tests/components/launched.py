@@ -15,7 +15,7 @@ from pathlib import Path
 from allranks.local.processes import catches
 from tests.components.support import source_of
 from tests.components.training import arguments
-from tests.helpers import RankResult, RunningRank, azure_variables, finish, free_port, started
+from tests.helpers import RankResult, RunningRank, finish, free_port, started, started_ranks
 from tests.local.support import carrying, wait_for
 
 Options = Mapping[str, object]
@@ -51,7 +51,7 @@ def launched(
         where = ("--nproc_per_node", str(count), "--master_addr", "127.0.0.1", "--master_port", str(port))
         context = started(code, [{**job, "NODE_RANK": "0"}], out, [*_TORCHRUN, *where])
     else:
-        context = started(code, [azure_variables(rank, 1, count, port) for rank in range(count)], out)
+        context = started_ranks(code, 1, count, cwd=out)
     with context as ranks:
         yield ranks
 

@@ -21,7 +21,7 @@ from shared.data.write import write_index, write_shard
 from shared.data.write.spool import Spool
 from shared.data.write.writer import write_picture_shard
 from tests.components.support import source_of
-from tests.helpers import ROOT, RankResult, RunningRank, azure_variables, finish, free_port, started
+from tests.helpers import ROOT, RankResult, RunningRank, finish, free_port, started_ranks
 from tests.local.support import wait_for
 
 IMAGE = Array((8, 8, 1), "uint8")
@@ -92,9 +92,7 @@ def training(
     """Start a trainer's ranks with `out` as their working folder."""
     out.mkdir(parents=True, exist_ok=True)
     code = source_of(script, *arguments(data, out, **options))
-    port = free_port()
-    environments = [azure_variables(rank, nodes, processes, port) for rank in range(nodes * processes)]
-    with started(code, environments, out) as ranks:
+    with started_ranks(code, nodes, processes, cwd=out) as ranks:
         yield ranks
 
 
@@ -187,8 +185,7 @@ def train_in_turn(
                     raise
             print("---- the next training", flush=True)
     """
-    port = free_port()
-    with started(code, [azure_variables(rank, 1, processes, port) for rank in range(processes)], runs[0][0]) as ranks:
+    with started_ranks(code, 1, processes, cwd=runs[0][0]) as ranks:
         results = finish(ranks, 120)
     assert not any(result.returncode for result in results), "".join(result.stderr for result in results)
     return results[0].stdout.split("---- the next training")[:-1]

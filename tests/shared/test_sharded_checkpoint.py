@@ -13,7 +13,7 @@ from shared.checkpoint import reading, saving
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.tensor_file import write_tensor_file
 from shared.distributed import Refusal
-from tests.helpers import azure_variables, finish, free_port, run_ranks, started
+from tests.helpers import finish, run_ranks, started_ranks
 
 COMMON = """
     from datetime import timedelta
@@ -139,8 +139,7 @@ STOP = "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(600)"  # the main threa
     ],
 )
 def test_who_waits_for_a_save_names_the_rank_that_hangs_in_it(rank: int, where: str, how: str, said: str) -> None:
-    port = free_port()
-    with started(HANG.format(**locals()), [azure_variables(number, 1, 2, port) for number in range(2)]) as ranks:
+    with started_ranks(HANG.format(**locals()), 1, 2) as ranks:
         (result,) = finish([ranks[1 - rank]], 30)
     assert result.returncode == 1
     assert said in result.stderr

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.helpers import azure_variables, finish, free_port, started
+from tests.helpers import finish, started_ranks
 
 STEP = """
     import random, time
@@ -65,8 +65,7 @@ SERVED = """
 
 def stops(tmp_path: Path, script: str, asked: list[int], asked_later: tuple[int, ...] = ()) -> list[str]:
     """The last lines of three ranks, of which some are asked to stop, and some when all have stopped and none has left."""
-    port = free_port()
-    with started(script, [azure_variables(rank, 1, 3, port) for rank in range(3)], tmp_path) as ranks:
+    with started_ranks(script, 1, 3, cwd=tmp_path) as ranks:
         for rank in ranks:
             rank.wait_for("begun")
         began = time.monotonic()

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,13 +19,14 @@ from shared.distributed import OnceError, Refusal, detect, init
 from tests.helpers import (
     RankResult,
     RunningRank,
-    azure_variables,
     clean_environment,
     finish,
     free_port,
     run_ranks,
     started,
+    started_ranks,
 )
+from tests.local.support import wait_for
 
 START = "from shared.distributed import init, Refusal, OnceError\nwith init() as world:\n"
 TORCH = "from shared.distributed import init, Refusal\nwith init('torch') as world:\n    import torch, torch.distributed as dist\n"
@@ -113,7 +113,7 @@ def test_ranks_that_torchrun_starts_again_refuse_at_once(tmp_path: Path) -> None
         raise Refusal("the batch does not divide")
     """
     options = ["--nproc_per_node", "2", "--max_restarts", "2", "--master_port", str(free_port()), "--monitor_interval"]
-    with started(code, [{}], tmp_path, [*torchrun_command(), *options, "0.1"]) as ranks:
+    with started(code, [{}], tmp_path, [sys.executable, "-m", "torch.distributed.run", *options, "0.1"]) as ranks:
         (result,) = finish(ranks, 90)
     assert result.returncode == 1
     assert set(result.stdout.splitlines()) == {"start 0"}
@@ -147,7 +147,7 @@ def test_every_socket_listens_on_loopback() -> None:
     """
     )
     port = free_port()
-    with started(code, [azure_variables(rank, 2, 1, port) for rank in range(2)]) as ranks:
+    with started_ranks(code, 2, 1, {"MASTER_PORT": str(port)}) as ranks:
         for rank in ranks:
             rank.wait_for("ready", 60)
         listening = [address for rank in ranks for address in listening_addresses(rank)]
@@ -158,8 +158,7 @@ def test_every_socket_listens_on_loopback() -> None:
 def test_the_control_plane_listens_on_loopback() -> None:
     port = free_port()
     code = START + "    print('ready', flush=True)\n    import time\n    time.sleep(60)\n"
-    environments = [{**azure_variables(rank, 2, 1, port), "MASTER_ADDR": "127.0.0.2"} for rank in range(2)]
-    with started(code, environments) as ranks:
+    with started_ranks(code, 2, 1, {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": str(port)}) as ranks:
         ranks[0].wait_for("ready")
         assert [listening_addresses(rank) for rank in ranks] == [[("127.0.0.2", port + 1)], []]
 
@@ -315,43 +314,25 @@ def test_a_time_out_has_to_be_above_0(timeout: float | timedelta) -> None:
 # ---- the end
 
 
-def test_a_refusal_is_printed_once_and_every_rank_exits_with_2() -> None:
-    code = START + "    raise Refusal('batch_size=7 is no multiple of 4 ranks.')\n"
-    results = run_ranks(code, nodes=2, processes=2, timeout=20)
-    assert [result.returncode for result in results] == [2, 2, 2, 2]
-    printed = "".join(result.stderr for result in results)
-    assert printed.count("error: batch_size=7 is no multiple of 4 ranks.") == 1
-    assert "error: batch_size=7" in results[0].stderr
-    assert "Traceback" not in printed
+ENDS = [
+    ("raise Refusal('no')", 2, [2, 2, 2, 2], [1, 0, 0, 0]),
+    ("if world.rank == 2: raise Refusal('no')", 2, [2, 2, 2, 2], [1, 0, 0, 0]),
+    ("if world.rank == 0: raise Refusal('no')", 2, [2, 2, 2, 2], [1, 0, 0, 0]),
+    ("world.once(refuse, name='prepare')", 1, [2, 2], [1, 0]),
+    ("raise SystemExit(0)", 1, [0, 0], [0, 0]),
+    ("if world.rank == 1: raise SystemExit(3)", 1, [1, 3], [0, 0]),
+]
 
 
-@pytest.mark.parametrize("where", ["world.rank == 2", "world.rank == 0"])
-def test_a_refusal_of_one_rank_is_a_refusal_of_all(where: str) -> None:
-    code = (
-        START
-        + f"""
-    if {where}:
-        raise Refusal("no")
-    world.barrier("b")
-    """
-    )
-    results = run_ranks(code, nodes=2, processes=2, timeout=20)
-    assert [result.returncode for result in results] == [2, 2, 2, 2]
-    assert [result.stderr.count("error: no") for result in results] == [1, 0, 0, 0]
-
-
-def test_a_refusal_of_the_leader_of_once() -> None:
-    code = (
-        START
-        + """
-    def work():
-        raise Refusal("the folder is empty")
-    world.once(work, name="prepare")
-    """
-    )
-    results = run_ranks(code, timeout=20)
-    assert [result.returncode for result in results] == [2, 2]
-    assert [result.stderr.count("error: the folder is empty") for result in results] == [1, 0]
+@pytest.mark.parametrize(("statement", "nodes", "codes", "said"), ENDS)
+def test_exit_codes_and_a_refusal_that_is_said_once(
+    statement: str, nodes: int, codes: list[int], said: list[int]
+) -> None:
+    code = f"def refuse(): raise Refusal('no')\n{START}    {statement}\n    world.barrier('b')\n"
+    results = run_ranks(code, nodes, 2, timeout=20)
+    assert [result.returncode for result in results] == codes
+    assert [result.stderr.count("error: no") for result in results] == said
+    assert 3 in codes or not any("Traceback" in result.stderr for result in results)
 
 
 def test_a_refusal_in_a_world_of_one(capfd: pytest.CaptureFixture[str]) -> None:
@@ -376,7 +357,6 @@ def test_an_exception_leaves_a_file_and_tells_the_others(tmp_path: Path) -> None
     content = json.loads((tmp_path / "logs" / "error_rank_3.json").read_text())
     assert (content["rank"], content["node"], content["type"], content["message"]) == (3, 1, "ValueError", "bad row")
     assert "raise ValueError" in content["traceback"]
-    assert abs(content["time"] - time.time()) < 60
     assert json.loads((tmp_path / "logs" / "error_rank_0.json").read_text())["type"] == "PeerError"
 
 
@@ -391,53 +371,32 @@ def test_an_exception_beside_a_torch_collective_ends_all_ranks() -> None:
     dist.all_reduce(torch.ones(1))
     """
     )
-    started_at = time.monotonic()
-    results = run_ranks(code, processes=2, timeout=45)
+    results = run_ranks(code, processes=2, timeout=40)
     assert [result.returncode for result in results] == [1, 1]
-    assert time.monotonic() - started_at < 40
     assert "distributed: before this, rank 1 (node 0) failed with ValueError: bad row" in results[0].stderr
 
 
-def test_sys_exit_with_0_is_a_success_and_with_3_a_failure() -> None:
-    results = run_ranks(START + "    raise SystemExit(0)\n", timeout=20)
-    assert [result.returncode for result in results] == [0, 0]
-    code = START + "    if world.rank == 1: raise SystemExit(3)\n    world.barrier('b')\n"
-    results = run_ranks(code, timeout=20)
-    assert [result.returncode for result in results] == [1, 3]
-
-
 def test_the_others_wait_for_a_rank_that_is_late_at_the_end() -> None:
-    code = START + "    import time\n    time.sleep(1.0 if world.rank == 1 else 0)\nprint('left')\n"
-    began = time.monotonic()
-    assert outputs(run_ranks(code, timeout=20)) == ["left", "left"]
-    assert time.monotonic() - began >= 1.0
+    late = "    if world.rank == 1:\n        time.sleep(0.5)\n        open('late', 'w').close()\n"
+    code = f"import os, time\n{START}{late}print(os.path.exists('late'))\n"
+    assert outputs(run_ranks(code, timeout=20)) == ["True", "True"]
 
 
 def test_sigterm_ends_a_rank_at_once() -> None:
     code = START + "    print('in', flush=True)\n    import time\n    time.sleep(60)\n"
-    port = free_port()
-    with started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)]) as ranks:
+    with started_ranks(code, 1, 2) as ranks:
         ranks[0].wait_for("in")
         ranks[0].kill(signal.SIGTERM)
         assert finish(ranks[:1], 5)[0].returncode == -signal.SIGTERM
 
 
 def test_sigusr1_shows_the_stacks() -> None:
-    code = START + "    print('in', flush=True)\n    import time\n    def stuck(): time.sleep(60)\n    stuck()\n"
-    port = free_port()
-    with started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)]) as ranks:
+    code = f"{START}    import time\n    def stuck(): print('in', flush=True), time.sleep(60)\n    stuck()\n"
+    with started_ranks(code) as ranks:
         ranks[0].wait_for("in")
-        time.sleep(0.2)
         ranks[0].kill(signal.SIGUSR1)
-        until = time.monotonic() + 5
-        while "in stuck" not in ranks[0].stderr:
-            assert time.monotonic() < until, ranks[0].stderr
-            time.sleep(0.02)
+        wait_for(lambda: "in stuck" in ranks[0].stderr)
         assert ranks[0].process.poll() is None
-
-
-def torchrun_command() -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run"]
 
 
 def listening_addresses(rank: RunningRank) -> list[tuple[str, int]]:
@@ -447,21 +406,17 @@ def listening_addresses(rank: RunningRank) -> list[tuple[str, int]]:
 
 def test_a_call_of_rank_0_that_keeps_pythons_lock_does_not_keep_the_others_waiting() -> None:
     """TensorFlow's start waits for all workers and keeps the lock: whoever was not told before would never come."""
-    ranks = run_ranks(
-        """
-        import ctypes, time
+    code = """
+        import ctypes
+        from pathlib import Path
         from shared.distributed import init
         with init() as world:
-            begun = time.time()
+            Path(f"in-{world.rank}").touch()
             if world.is_main:
                 ctypes.PyDLL(None).sleep(3)  # PyDLL, unlike CDLL, does not let other threads run
-            print(begun, time.time())
-        """,
-        processes=4,
-    )
-    assert [rank.returncode for rank in ranks] == [0] * 4, ranks
-    times = [tuple(map(float, rank.stdout.split())) for rank in ranks]
-    assert all(begun < times[0][1] - 1.5 for begun, _ in times[1:]), times
+                print(len(list(Path().glob("in-*"))))
+    """
+    assert outputs(run_ranks(code, processes=4)) == ["4", "", "", ""]
 
 
 def test_a_rank_that_works_alone_hears_of_a_death_when_it_asks(tmp_path: Path) -> None:
