@@ -117,6 +117,22 @@ def started_ranks(
     return started(code, [{**azure_variables(rank, nodes, processes, port), **(env or {})} for rank in ranks], cwd)
 
 
+def run_python(
+    code: str,
+    *arguments: object,
+    cwd: Path | None = None,
+    env: Mapping[str, str | None] | None = None,
+    returncode: int = 0,
+) -> subprocess.CompletedProcess[str]:
+    """Run Python source, which is dedented, with arguments in a process of its own, and expect its exit code."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=cwd, env=clean_environment(env), capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == returncode, done.stderr
+    return done
+
+
 def azure_variables(rank: int, nodes: int, processes: int, port: int) -> dict[str, str | None]:
     """What Azure ML sets for a rank of a PyTorch job; the run's id follows from the port."""
     return {

@@ -42,7 +42,6 @@ def serving(home: Path, *arguments: str) -> Iterator[str]:
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    assert started.stdout is not None
     try:
         yield json.loads(started.stdout.readline())["address"]
         started.send_signal(signal.SIGINT)

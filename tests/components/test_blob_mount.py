@@ -166,7 +166,6 @@ def test_parameter_server_goes_on_from_whole_steps_and_counts_each_once(
         1 + epoch for epoch in range(int(str(options["epochs"])))
     ]
     newest = newest_valid_checkpoint(behind / "checkpoints")
-    assert newest is not None
     tensors, state = load_checkpoint(newest)
     assert (state["position"]["step"], int(tensors["optimizer.0"])) == (steps, steps)
 

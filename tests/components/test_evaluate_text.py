@@ -19,7 +19,7 @@ from shared.data import Dataset
 from shared.models import ModelCard, save_model
 from shared.models.decoder import DecoderSettings
 from shared.models.package import from_card, load_model
-from tests.components.support import Finished, run_component
+from tests.components.test_evaluate import evaluate
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 
 PICTURES = {"loss_by_position.png", "row_losses.png"}
@@ -70,15 +70,6 @@ def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         optimizer.step()
     save_model(folder, module, card)
     return folder
-
-
-def evaluate(
-    folder: Path, data: Path, model: Path, *arguments: object, nodes: int = 1, processes: int = 1
-) -> tuple[Finished, Path]:
-    report, work = folder / f"report-{nodes}x{processes}", folder / f"work-{nodes}x{processes}"
-    work.mkdir()
-    ports = ("--data", data, "--model", model, "--report", report)
-    return run_component("evaluate", *ports, *arguments, folder=work, nodes=nodes, processes=processes), report
 
 
 @pytest.mark.slow

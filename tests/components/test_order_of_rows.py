@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from tests.components.launched import kill_one, launched
 from tests.components.training import furthest, lines, weights, write_digits
 from tests.helpers import finish
+from tests.local.support import wait_for
 
 CHAIN = (4, 2, 1, 4)
 """Ranks of one start after the other; all but the last are killed."""
@@ -97,11 +97,8 @@ def test_killed_on_four_two_and_one_rank_the_steps_have_the_same_rows_in_the_sam
     for number, count in enumerate(CHAIN):
         with launched(trainer, data, out, OPTIONS, count=count, before=before) as ranks:
             if number < len(CHAIN) - 1:
-                until = time.monotonic() + 300
-                while max((line["step"] for line in lines(out)), default=0) < 13 * (number + 1) + draw.randrange(5):
-                    assert time.monotonic() < until, ranks[0].stderr
-                    assert any(rank.process.poll() is None for rank in ranks), ranks[0].stderr
-                    time.sleep(0.002)
+                enough = 13 * (number + 1) + draw.randrange(5)
+                wait_for(lambda: max((line["step"] for line in lines(out)), default=0) >= enough, 300)  # noqa: B023
                 kill_one(ranks, draw)
             codes = [result.returncode for result in finish(ranks, 300)]
         assert any(codes) == (number < len(CHAIN) - 1), codes

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from PIL import Image
 
 from shared.data import Dataset
 from tests.components.support import Finished, run_component
 from tests.helpers import ROOT, clean_environment
+from tests.local.support import carrying, wait_for
 
 SHAPES = ((1, 1), (1, 2), (2, 2))
 
@@ -139,29 +136,13 @@ def test_worker_processes_end_with_a_killed_rank(tmp_path: Path) -> None:
         (tmp_path / "images" / "a" / f"{number}.png").symlink_to(tmp_path / "big.png")
     arguments = ("--dataset", "image_folder", "--data", tmp_path / "images", "--rows-per-shard", 100, "--image-size", 4)
     command = [sys.executable, ROOT / "components" / "prepare_data" / "prepare_data.py", *map(str, arguments)]
-    rank = subprocess.Popen([*command, "--output-data", tmp_path / "output"], cwd=tmp_path, env=clean_environment())
+    environment = clean_environment({"TEST_FOLDER": str(tmp_path)})  # which a rank's helpers inherit
+    rank = subprocess.Popen([*command, "--output-data", tmp_path / "output"], cwd=tmp_path, env=environment)
     try:
-        wait_until(lambda: list(tmp_path.glob("output/train/*.npy")), "shards were begun")
-        assert len(processes_in(tmp_path)) >= 3
+        wait_for(lambda: list(tmp_path.glob("output/train/*.npy")))
+        assert len(carrying(f"TEST_FOLDER={tmp_path}")) >= 3
     finally:
         rank.kill()
         rank.wait()
-    wait_until(lambda: not processes_in(tmp_path), "all processes had ended")
+    wait_for(lambda: not carrying(f"TEST_FOLDER={tmp_path}"))
     assert not (tmp_path / "output" / "index.json").exists()
-
-
-def processes_in(folder: Path) -> list[psutil.Process]:
-    """Processes whose working folder it is; a rank's helpers inherit that."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"not within {seconds} s: {what}"
-        time.sleep(0.05)

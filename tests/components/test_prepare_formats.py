@@ -82,7 +82,6 @@ def test_a_regression_has_its_target_in_the_index(tmp_path: Path) -> None:
     train = dataset.split("train")
     y = train.take(np.arange(train.rows))["y"]
     assert (dataset.index.task, dataset.index.classes, y.dtype) == ("regression", (), np.float64)
-    assert dataset.index.target is not None
     assert dataset.index.target.name == "p20"
     assert dataset.index.columns[-1] == "target"
     np.testing.assert_allclose((dataset.index.target.mean, dataset.index.target.std), (y.mean(), y.std()), rtol=1e-12)

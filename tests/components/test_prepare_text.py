@@ -20,10 +20,10 @@ from pyarrow import parquet
 from shared.data import Dataset
 from shared.data.text.tokens import SubwordTokens, train_subwords
 from shared.data.write.splits import DocumentSplitter
-from tests.components.support import run_component
+from tests.components.support import Finished, run_component
 from tests.components.test_prepare_bad_files import peak_memory
 from tests.components.test_prepare_data import content
-from tests.helpers import ROOT, RankResult, clean_environment, run_ranks
+from tests.helpers import ROOT, clean_environment
 
 SCRIPT = ROOT / "components" / "prepare_text" / "prepare_text.py"
 SHAPES = ((1, 1), (1, 2), (2, 2), (3, 1))
@@ -53,31 +53,24 @@ def prepare(
     processes: int = 1,
     unit: int = 16 * 2**20,
     report_seconds: float = 1,
-) -> tuple[list[RankResult], Path]:
+) -> tuple[Finished, Path]:
     """Run the component's ranks with units of so many bytes, so that a small folder has many, and such reports."""
     output = folder / f"output-{nodes}x{processes}"
-    code = f"""
-        import runpy, sys
-        from shared import tracking
+    before = f"""from shared import tracking
         from shared.data.formats import json_lines, parquet_files
         from shared.data.text import files
         tracking.REPORT_SECONDS = {report_seconds}
         for module in (files, json_lines, parquet_files):
-            module.UNIT_BYTES = {unit}
-        sys.argv = {[str(SCRIPT), "--output-data", str(output), *map(str, arguments)]!r}
-        runpy.run_path({str(SCRIPT)!r}, run_name="__main__")
-    """
-    return run_ranks(code, nodes, processes, {"MLFLOW_TRACKING_URI": None}, 90, folder), output
+            module.UNIT_BYTES = {unit}"""
+    words = ("--output-data", output, *arguments)
+    run = run_component("prepare_text", *words, folder=folder, nodes=nodes, processes=processes, before=before)
+    return run, output
 
 
 def succeed(folder: Path, *arguments: object, **how: Any) -> Path:
-    results, output = prepare(folder, *arguments, **how)
-    assert not any(result.returncode for result in results), "".join(r.stdout + r.stderr for r in results)
+    finished, output = prepare(folder, *arguments, **how)
+    assert finished.ok, finished.output
     return output
-
-
-def said(results: list[RankResult]) -> str:
-    return "".join(result.stdout + result.stderr for result in results)
 
 
 def stream_of(dataset: Dataset, name: str) -> np.ndarray:
@@ -101,7 +94,6 @@ def test_blocks_are_the_same_bytes_on_any_number_of_ranks(tmp_path: Path) -> Non
     dataset = Dataset.open(output)
     dataset.verify()
     index, text = dataset.index, dataset.index.text
-    assert text is not None
     assert (index.task, index.classes, index.arrays["x"].shape, index.arrays["x"].dtype) == (
         "language_modeling", (), (51,), "uint16")  # fmt: skip
     names = [str(path.relative_to(texts)) for path in sorted(texts.rglob("*.txt"))]
@@ -122,7 +114,6 @@ def test_blocks_are_the_same_bytes_on_any_number_of_ranks(tmp_path: Path) -> Non
     one, two = (succeed(tmp_path, *arguments, nodes=nodes) for nodes in (1, 2))  # one unit: one stream of gzip
     assert content(one) == content(two), "a node may have nothing to do"
     whole_text = Dataset.open(one).index.text
-    assert whole_text is not None
     assert whole_text.gzip_size["test"] == len(gzip.compress(joined, 9))
 
 
@@ -135,7 +126,6 @@ def test_a_learnt_tokenizer_is_the_same_bytes_on_any_number_of_ranks(tmp_path: P
     dataset = Dataset.open(outputs[0])
     dataset.verify()
     text = dataset.index.text
-    assert text is not None
     assert text.tokenizer == "tokenizer"
     assert text.tokens["train"] < text.size["train"] / 2
     tokens = SubwordTokens.open(outputs[0])
@@ -216,7 +206,6 @@ def write_and_read(folder: Path) -> list[tuple[str, str]]:
 def test_the_sample_is_the_standard_library(tmp_path: Path) -> None:
     output = succeed(tmp_path, processes=2)
     index = Dataset.open(output).index
-    assert index.text is not None
     assert 5e6 < sum(index.text.size.values()) < 2e7
     assert 1.5 < index.text.gzip_bits_per_byte("test") < 2.5
     output = succeed(tmp_path, "--task", "text_classification")
@@ -248,22 +237,22 @@ def test_bad_documents_are_left_out_alike_on_any_number_of_ranks(tmp_path: Path)
     arguments = ("--dataset", "files", "--data", texts, "--max-megabytes", 0.0045, "--sequence-length", 40)
     contents = []
     for nodes, processes in SHAPES[:3]:
-        results, output = prepare(
+        finished, output = prepare(
             tmp_path, *arguments, "--on-bad-file", "skip", nodes=nodes, processes=processes, unit=4000
         )
-        assert {result.returncode for result in results} == {0}, said(results)
-        assert said(results).count("left out: tool/latin.txt is not text in UTF-8: byte 3 is 0xe9") == 1
-        assert said(results).count("2 bad documents were left out; skipped.csv") == 1
+        assert finished.ok, finished.output
+        assert finished.output.count("left out: tool/latin.txt is not text in UTF-8: byte 3 is 0xe9") == 1
+        assert finished.output.count("2 bad documents were left out; skipped.csv") == 1
         contents.append(content(output))
     assert contents[0] == contents[1] == contents[2]
     with (output / "skipped.csv").open(newline="") as file:
         assert [row["path"] for row in csv.DictReader(file)] == ["animal/large.txt", "tool/latin.txt"]
 
-    results, output = prepare(tmp_path, *arguments, nodes=2, processes=2, unit=4000)
-    assert [result.returncode for result in results] == [2, 2, 2, 2]
-    assert said(results).count("error: ") == 1
-    assert "or leave out such files with on_bad_file skip." in said(results)
-    assert "Traceback" not in said(results)
+    finished, output = prepare(tmp_path, *arguments, nodes=2, processes=2, unit=4000)
+    assert finished.codes == (2, 2, 2, 2)
+    assert finished.output.count("error: ") == 1
+    assert "or leave out such files with on_bad_file skip." in finished.output
+    assert "Traceback" not in finished.output
     assert not list(output.rglob("*.part"))
     assert not (output / "index.json").exists()
 
@@ -348,6 +337,6 @@ def test_documents_that_are_kept_apart_are_said_in_the_index_alone(tmp_path: Pat
     assert [text and (text.documents, text.separator) for text in texts] == [("joined", -1), ("separate", 256)]
     one, other = content(joined), content(separate)
     assert {name for name in one if one[name] != other[name]} == {"index.json"}
-    results, _ = prepare(tmp_path, "--task", "text_classification", "--documents", "separate")
-    assert results[0].returncode == 2
-    assert "documents separate is for language_modeling" in said(results)
+    finished, _ = prepare(tmp_path, "--task", "text_classification", "--documents", "separate")
+    assert finished.codes == (2,)
+    assert "documents separate is for language_modeling" in finished.output

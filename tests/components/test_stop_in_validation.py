@@ -6,7 +6,6 @@ A node that is taken away gives 30 seconds' notice.
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from shared.data.write import write_index, write_shard
 from tests.components.launched import Options, ask_to_stop, launched, run_launched, wait_until_stoppable
 from tests.components.training import bit_equal, lines, weights
 from tests.helpers import finish
+from tests.local.support import wait_for
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -95,17 +95,13 @@ def test_the_steps_are_saved_and_the_next_start_begins_with_the_validation(train
     data, options = arranged(trainer, tmp_path)
     out, script = tmp_path / "out", trainer.removesuffix("_module")
     with launched(script, data, out, options) as ranks:
-        until = time.monotonic() + 300
-        while not lines(out) or lines(out)[-1]["step"] < STEPS:
-            assert time.monotonic() < until, ranks[0].stderr
-            time.sleep(0.01)
+        wait_for(lambda: lines(out) and lines(out)[-1]["step"] >= STEPS, 300)
         ask_to_stop(ranks)
         results = finish(ranks, 60)
     assert f"stopped by SIGTERM after step {STEPS}" in results[0].stdout, results[0].stderr
     assert "validated to the end" not in results[0].stdout
     assert len(lines(out)) == STEPS  # none for the epoch: nobody went on to the end of its validation
     newest = newest_valid_checkpoint(out / "checkpoints")
-    assert newest is not None
     state = CheckpointReader(newest).state
     position = state.get("allranks", state)["position"]  # beside what Lightning keeps
     assert (position["step"], position["batch"], position["history"]) == (STEPS, STEPS, [])

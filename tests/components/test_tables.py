@@ -37,7 +37,6 @@ def write_table(path: Path, rows: int, *, regression: bool = False) -> Path:
             kind = arrow_csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
             writer = kind(path, table.schema)
         (writer.write if path.suffix == ".csv" else writer.write_table)(table)
-    assert writer is not None
     writer.close()
     return path
 

@@ -21,6 +21,7 @@ from tests.components.training import (
     furthest,
     kill_after,
     lines,
+    refused,
     train,
     training,
     weights,
@@ -160,9 +161,8 @@ def test_it_leaves_what_it_promises(few: Path, tmp_path: Path) -> None:
     assert {f"time/{name}_s" for name in ("data", "compute", "wait", "save")} <= set(written[-2]["metrics"])
     assert "time data" in result.stdout
     assert "epoch 2/2" in result.stdout
-    newest = choose.newest_valid_checkpoint(tmp_path / "checkpoints")
-    assert newest is not None
-    assert newest.name == f"step-{metrics['steps']:08d}"
+    newest = tmp_path / "checkpoints" / f"step-{metrics['steps']:08d}"
+    assert choose.newest_valid_checkpoint(tmp_path / "checkpoints") == newest
 
 
 def test_a_finished_training_started_again_only_saves_its_model(few: Path, tmp_path: Path) -> None:
@@ -192,7 +192,6 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Pa
     assert [result.returncode for result in results] == [143, 143]
     assert "stopped by SIGTERM after step" in results[0].stdout
     newest = choose.newest_valid_checkpoint(tmp_path / "checkpoints")
-    assert newest is not None
     assert int(newest.name[5:]) == lines(tmp_path)[-1]["step"]
 
 
@@ -202,17 +201,6 @@ def test_checkpoints_come_by_the_clock_too(few: Path, tmp_path: Path) -> None:
     steps = sorted(int(path.name[5:]) for path in (tmp_path / "checkpoints").glob("step-*"))
     assert len(steps) == 3
     assert steps[1] - steps[0] <= 2
-
-
-def refused(data: Path, out: Path, *, processes: int = 1, **options: object) -> str:
-    """What rank 0 says when all ranks refuse, once."""
-    with training(data, out, processes=processes, **options) as ranks:
-        results = finish(ranks, 60)
-    assert [result.returncode for result in results] == [2] * processes, "".join(r.stderr for r in results)
-    said = [line for result in results for line in result.stderr.splitlines() if line.startswith("error:")]
-    assert len(said) == 1
-    assert "Traceback" not in "".join(result.stderr for result in results)
-    return said[0]
 
 
 def test_a_batch_that_does_not_divide_is_refused_with_the_arithmetic(few: Path, tmp_path: Path) -> None:

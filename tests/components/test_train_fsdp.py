@@ -55,7 +55,6 @@ def curve(out: Path) -> dict[int, float]:
 def generators(out: Path) -> Any:
     """Where the random numbers of rank 0 were at the newest checkpoint."""
     newest = newest_valid_checkpoint(out / "checkpoints")
-    assert newest is not None
     return CheckpointReader(newest).own_state(0)["generators"]
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from allranks.library import VERSION
+from allranks.spec.expressions import render_command
 from tests.components.training import check_times, furthest, lines, train, weights, write_digits
 from tests.helpers import ROOT, azure_variables, clean_environment, free_port
 from tests.local.support import wait_for
@@ -41,14 +39,9 @@ def snapshot(folder: Path) -> Path:
 def command(values: dict[str, object]) -> str:
     """The YAML's command with values for its inputs and outputs; optional parts without a value left out."""
     document = yaml.safe_load((FOLDER / "component.yaml").read_text())
-    defaults = {name: port["default"] for name, port in document["inputs"].items() if "default" in port}
-    known = {**defaults, **values}
-    text = re.sub(
-        r"\$\[\[(.*?)\]\]",
-        lambda part: part[1] if all(name in known for name in re.findall(r"inputs\.(\w+)", part[1])) else "",
-        document["command"],
-    )
-    return re.sub(r"\$\{\{\w+\.(\w+)\}\}", lambda name: str(known[name[1]]), text)
+    texts = {name: port.get("default") for name, port in document["inputs"].items()} | values
+    known = {name: None if value is None else str(value) for name, value in texts.items()}
+    return render_command(document["command"], known, {name: str(values[name]) for name in document["outputs"]})
 
 
 OPTIONS: dict[str, object] = {"epochs": 3, "batch_size": 16, "log_every": 1, "checkpoint_every": 4}
@@ -114,10 +107,7 @@ def kill_all_in(folder: Path) -> None:
 
 def kill_rank(rank: int, folder: Path, steps: int) -> None:
     """Kill a rank that was started by torchrun when so many lines of metrics are in the folder of the first node."""
-    until = time.monotonic() + 120
-    while len(lines(folder)) < steps:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(lambda: len(lines(folder)) >= steps, 120)
     mark = f"RANK={rank}".encode()
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
@@ -132,12 +122,3 @@ def test_the_folder_holds_no_copy_of_the_script() -> None:
         "component.yaml",
         "settings.py",
     ]
-
-
-@pytest.mark.parametrize("name", ["train_ddp", "train_torchrun"])
-def test_the_sdk_accepts_it(name: str) -> None:
-    from azure.ai.ml import load_component
-
-    component = load_component(ROOT / "components" / name / "component.yaml")
-    assert component._validate().error_messages == {}
-    assert component.version == VERSION

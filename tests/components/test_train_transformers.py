@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models.predictor import load_predictor
 from tests.components.training import bit_equal, check_times, furthest, kill_after, train, weights
-from tests.helpers import clean_environment
+from tests.helpers import run_python
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 
 TINY = {
@@ -122,11 +120,7 @@ model = mlflow.pyfunc.load_model({str(model)!r})
 print(model.predict(pandas.DataFrame({{"text": texts}})).tolist())
 print(model.predict(pandas.DataFrame({{"tokens": tokens}})).tolist())
 """
-    environ = clean_environment({"PYTHONPATH": None})  # the saved model needs nothing of the library
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python(code, cwd=tmp_path, env={"PYTHONPATH": None})  # the saved model needs nothing of the library
     for line in done.stdout.splitlines()[-2:]:
         assert np.allclose(json.loads(line), expected, atol=1e-5)
 
@@ -231,12 +225,13 @@ def test_a_folder_that_fits_is_loaded_and_a_head_may_be_new(passages: Path, mode
 
 
 def test_what_is_asked_for_has_to_make_sense(passages: Path, sentences: Path, tiny: Path, model: Path) -> None:
-    with pytest.raises(Refusal, match="are both given"):
-        make(passages, base_model=model, base_config=tiny)
-    with pytest.raises(Refusal, match="no causal model"):
-        make(sentences, base_config=tiny)
-    with pytest.raises(Refusal, match="is no folder"):
-        make(passages, base_model=tiny / "nothing")
+    for data, given, said in (
+        (passages, {"base_model": model, "base_config": tiny}, "are both given"),
+        (sentences, {"base_config": tiny}, "no causal model"),
+        (passages, {"base_model": tiny / "nothing"}, "is no folder"),
+    ):
+        with pytest.raises(Refusal, match=said):
+            make(data, **given)
 
 
 def test_a_base_model_is_known_by_what_is_in_it(model: Path, tiny: Path, tmp_path: Path) -> None:

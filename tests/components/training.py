@@ -112,6 +112,17 @@ def kill_after(count: int, data: Path, out: Path, *, victim: int = -1, **options
         assert any(result.returncode for result in finish(ranks, 60))
 
 
+def refused(data: Path, out: Path, *, processes: int = 1, **options: object) -> str:
+    """What rank 0 says when all ranks refuse, once."""
+    with training(data, out, processes=processes, **options) as ranks:
+        results = finish(ranks, 120)
+    assert [result.returncode for result in results] == [2] * processes, "".join(r.stderr for r in results)
+    said = [line for result in results for line in result.stderr.splitlines() if line.startswith("error:")]
+    assert len(said) == 1
+    assert "Traceback" not in "".join(result.stderr for result in results)
+    return said[0]
+
+
 def weights(out: Path) -> dict[str, torch.Tensor]:
     """Weights of the saved model, by the names in its files."""
     inside = out / "model" / "artifacts" / "model"

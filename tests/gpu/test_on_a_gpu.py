@@ -57,36 +57,34 @@ def metrics(step: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line)["metrics"] for file in files for line in file.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("trainer", STARTED_AGAIN)
-def test_a_training_that_was_killed_ends_with_the_same_bits(trainer: str, digits: Path, tmp_path: Path) -> None:
-    options = (*RESNET, "epochs=20", "checkpoint_every=20")
-    undisturbed = run_trainer(trainer, digits, tmp_path, "1x1", *options)
-    assert "on cuda" in undisturbed["logs"]
-    killed = run_killed_trainer(trainer, digits, tmp_path / "killed", "1x1", *options, after_step=60)
-    assert weights(undisturbed) == weights(killed)
+OF_TEXT = ("layers=2", "width=256", "batch_size=16", "max_steps=120", "precision=bf16", "deterministic=true")
 
 
-def test_a_language_model_in_parts_that_was_killed_ends_with_the_same_bits(text: Path, tmp_path: Path) -> None:
-    options = ("layers=2", "width=256", "batch_size=16", "max_steps=120", "checkpoint_every=20", "precision=bf16")
-    undisturbed = run_trainer("train_fsdp", text, tmp_path, "1x1", *options, "deterministic=true")
+@pytest.mark.parametrize(
+    ("trainer", "dataset", "options"),
+    [*((trainer, "digits", (*RESNET, "epochs=20")) for trainer in STARTED_AGAIN), ("train_fsdp", "text", OF_TEXT)],
+)
+def test_a_training_that_was_killed_ends_with_the_same_bits(
+    trainer: str, dataset: str, options: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    data = request.getfixturevalue(dataset)
+    undisturbed = run_trainer(trainer, data, tmp_path, "1x1", *options, "checkpoint_every=20")
     assert "on cuda" in undisturbed["logs"]
-    assert any("mfu" in name.lower() for line in metrics(undisturbed) for name in line), metrics(undisturbed)[-1]
     killed = run_killed_trainer(
-        "train_fsdp", text, tmp_path / "killed", "1x1", *options, "deterministic=true", after_step=60
+        trainer, data, tmp_path / "killed", "1x1", *options, "checkpoint_every=20", after_step=60
     )
     assert weights(undisturbed) == weights(killed)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-@pytest.mark.parametrize("trainer", TRAINERS)
-def test_halves_learn_as_well(trainer: str, precision: str, digits: Path, tmp_path: Path) -> None:
-    step = run_trainer(trainer, digits, tmp_path, "1x1", f"precision={precision}", "epochs=10")
-    assert step["metrics"]["validation_accuracy"] > 0.9, step["metrics"]
-
-
-def test_compiled_it_learns_as_well(digits: Path, tmp_path: Path) -> None:
-    options = ("architecture=resnet", "compile=true", "precision=bf16", "epochs=10")
-    step = run_trainer("train_ddp", digits, tmp_path, "1x1", *options)
+@pytest.mark.parametrize(
+    ("trainer", "options"),
+    [
+        *((trainer, [f"precision={half}"]) for trainer in TRAINERS for half in ("bf16", "fp16")),
+        ("train_ddp", ["precision=bf16", "architecture=resnet", "compile=true"]),
+    ],
+)
+def test_halves_learn_as_well_and_compiled(trainer: str, options: list[str], digits: Path, tmp_path: Path) -> None:
+    step = run_trainer(trainer, digits, tmp_path, "1x1", *options, "epochs=10")
     assert step["metrics"]["validation_accuracy"] > 0.9, step["metrics"]
 
 
@@ -96,6 +94,7 @@ def test_a_language_model_in_parts_learns(text: Path, tmp_path: Path) -> None:
     step = run_trainer("train_fsdp", text, tmp_path, "1x1", *options)
     losses = [line["loss"] for line in metrics(step) if "loss" in line]
     assert losses[-1] < losses[0] - 1, losses
+    assert any("mfu" in name.lower() for line in metrics(step) for name in line), metrics(step)[-1]
 
 
 @pytest.mark.parametrize(

@@ -286,75 +286,60 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": path, "AZUREML_NODE_COUNT": "2", "WORLD_SIZE": "6"}
 
 
+LOGGER = "from absl import logging\nlogging.info('x')\n"
+WAYS_OUT = ("Add --by-help: `main.py --help` is then run for at most 60 s", "`allranks init --template plain`")
+TOLD = [
+    ("import sys\nfor word in sys.argv[1:]: print(word)\n", "main.py:2: arguments of sys.argv are not read."),
+    (HYDRA, "main.py:2: Hydra's configuration is not in conf/config.yaml; write key=value into the command"),
+    (LOGGER, ""),
+]
+ONLY_BY_HELP = [
+    (SUBPARSERS, "main.py:11: subcommands are not read from the text of a script."),
+    (GROUP, "main.py:1: arguments of click are not read"),
+    (APPS, "main.py:1: arguments of typer are not read"),
+    (ABSL, "main.py:1: arguments of absl are not read"),
+    ("import fire\nfire.Fire(print)\n", "main.py:1: arguments of Fire are not read"),
+    ("from jsonargparse import CLI\nCLI(print)\n", "main.py:1: arguments of jsonargparse are not read"),
+    ("from lightning.pytorch.cli import LightningCLI\nLightningCLI()\n", "arguments of LightningCLI are not read"),
+    ("import tyro\ntyro.cli(print)\n", "main.py:1: arguments of tyro are not read"),
+]
+
+
 @pytest.mark.parametrize(
-    ("text", "asked", "said"),
+    ("text", "arguments", "code", "said"),
     [
-        (SUBPARSERS, "", "main.py has subcommands: train, test, remote."),
-        (SUBPARSERS, "trian", "main.py has no subcommand 'trian': it has train, test, remote."),
-        (GROUP, "", "main.py has subcommands: eval, train-model."),
-        (APPS, "", "main.py has subcommands: train, data."),
-        (printing({"": JSONARGPARSE}), "train", "main.py --help tells of no subcommand 'train'."),
+        *((text, "", 0, (said,)) for text, said in TOLD),
+        *((text, "", 2, (said, *WAYS_OUT)) for text, said in ONLY_BY_HELP),
+        (SUBPARSERS, "--by-help", 2, ("main.py has subcommands: train, test, remote.",)),
+        (
+            SUBPARSERS,
+            "--by-help --subcommand trian",
+            2,
+            ("main.py has no subcommand 'trian': it has train, test, remote.",),
+        ),
+        (GROUP, "--by-help", 2, ("main.py has subcommands: eval, train-model.",)),
+        (APPS, "--by-help", 2, ("main.py has subcommands: train, data.",)),
+        (
+            printing({"": JSONARGPARSE}),
+            "--by-help --subcommand train",
+            2,
+            ("main.py --help tells of no subcommand 'train'.",),
+        ),
+        (LOGGER, "--subcommand train", 2, ()),
     ],
 )
-def test_a_subcommand_is_asked_for_and_nothing_written(
+def test_what_is_not_read_is_told_with_what_to_do_and_nothing_written(
     text: str,
-    asked: str,
-    said: str,
+    arguments: str,
+    code: int,
+    said: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "main.py").write_text(text)
     monkeypatch.chdir(tmp_path)
-    assert main(["init", "main.py", "--by-help", *(["--subcommand", asked] if asked else [])]) == 2
-    assert said in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["main.py"]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("import sys\nfor word in sys.argv[1:]: print(word)\n", "main.py:2: arguments of sys.argv are not read."),
-        (HYDRA, "main.py:2: Hydra's configuration is not in conf/config.yaml; write key=value into the command"),
-    ],
-)
-def test_what_is_not_read_is_told_with_what_to_do(
-    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "main.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", "main.py"]) == 0
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (SUBPARSERS, "main.py:11: subcommands are not read from the text of a script."),
-        (GROUP, "main.py:1: arguments of click are not read"),
-        (APPS, "main.py:1: arguments of typer are not read"),
-        (ABSL, "main.py:1: arguments of absl are not read"),
-        ("import fire\nfire.Fire(print)\n", "main.py:1: arguments of Fire are not read"),
-        ("from jsonargparse import CLI\nCLI(print)\n", "main.py:1: arguments of jsonargparse are not read"),
-        ("from lightning.pytorch.cli import LightningCLI\nLightningCLI()\n", "arguments of LightningCLI are not read"),
-        ("import tyro\ntyro.cli(print)\n", "main.py:1: arguments of tyro are not read"),
-    ],
-)
-def test_what_only_help_describes_is_refused_with_both_ways_out(
-    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "main.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", "main.py"]) == 2
+    assert main(["init", "main.py", *arguments.split()]) == code
     printed = capsys.readouterr().err
-    assert said in printed
-    assert "Add --by-help: `main.py --help` is then run for at most 60 s" in printed
-    assert "`allranks init --template plain`" in printed
-    assert [path.name for path in tmp_path.iterdir()] == ["main.py"]
-
-
-def test_absl_of_the_logger_alone_is_no_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "main.py").write_text("from absl import logging\nlogging.info('x')\n")
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", "main.py"]) == 0
-    assert main(["init", "main.py", "--subcommand", "train"]) == 2
+    assert [words for words in said if words not in printed] == []
+    assert code == 0 or [path.name for path in tmp_path.iterdir()] == ["main.py"]

@@ -6,10 +6,32 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import yaml
 from packaging.requirements import Requirement
 
+from tests.helpers import run_python
+
 SCRIPT_IMPORTS = {"mlflow", "azureml-ai-monitoring", "azureml-inference-server-http"}
+
+
+SERVE = """
+    import json, sys, warnings
+    import mlflow.pyfunc, numpy as np
+    warnings.simplefilter("error", UserWarning)  # after MLflow's import, which warns about itself
+    rows = np.load(sys.argv[1])
+    models = [mlflow.pyfunc.load_model(folder) for folder in sys.argv[2:]]
+    assert "shared" not in sys.modules
+    print(json.dumps([model.predict(rows).tolist() for model in models]))
+"""
+
+
+def served_predictions(scratch: Path, rows: npt.NDArray[Any], *models: Path) -> list[npt.NDArray[Any]]:
+    """What MLflow predicts with saved models in a process that does not find the library."""
+    np.save(scratch / "rows.npy", rows)
+    done = run_python(SERVE, scratch / "rows.npy", *models, cwd=scratch, env={"PYTHONPATH": None})
+    return [np.array(predictions) for predictions in json.loads(done.stdout.splitlines()[-1])]
 
 
 def check_azure_serves(folder: Path) -> None:

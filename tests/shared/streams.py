@@ -31,7 +31,6 @@ def write_numbered(folder: Path, shard_rows: Sequence[int], *, width: int = 4, f
         shards.append(write_shard(folder, "train", number, rows=rows, arrays=arrays, chunks=[chunk]))
     one = {"x": np.zeros((1, width)), "y": np.zeros(1, np.int64)}
     validation = write_shard(folder, "validation", 0, rows=1, arrays=arrays, chunks=[one])
-    assert validation is not None
     splits = {"train": tuple(s for s in shards if s), "validation": (validation,), "test": ()}
     statistics = Statistics((0.0,) * width, (1.0,) * width)
     write_index(folder, Index("classification", arrays, ("all",), statistics, splits))

@@ -18,7 +18,7 @@ import torch
 from shared.checkpoint import choose, files, reading, saving
 from shared.checkpoint.pieces import ShardPart
 from shared.distributed import Refusal
-from tests.helpers import clean_environment
+from tests.helpers import clean_environment, run_python
 
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
@@ -36,7 +36,7 @@ def test_tensors_and_state_come_back(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "latest.json").read_text())["checkpoint"] == "step-00000012"
 
 
-def test_numpy_arrays_need_no_torch(tmp_path: Path) -> None:
+def test_numpy_arrays_need_no_torch_and_a_single_number_stays_one(tmp_path: Path) -> None:
     code = """
 import sys
 import numpy as np
@@ -44,23 +44,13 @@ from pathlib import Path
 from shared.checkpoint import reading, saving
 path = saving.save_checkpoint(Path(sys.argv[1]), 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
 assert reading.load_checkpoint(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+path = saving.save_checkpoint(Path(sys.argv[1]), 0, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
+assert {name: array.shape for name, array in reading.load_checkpoint(path)[0].items()} == {"step": (), "w": (3, 2)}
 assert "torch" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=clean_environment(), check=True)
+    run_python(code, tmp_path)
     loaded, _ = reading.load_checkpoint(tmp_path / "step-00000001")
     assert np.array_equal(loaded["w"].numpy(), [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
-
-
-def test_a_single_number_stays_one(tmp_path: Path) -> None:
-    code = """
-import sys
-import numpy as np
-from pathlib import Path
-from shared.checkpoint import reading, saving
-path = saving.save_checkpoint(Path("checkpoints"), 1, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
-assert {name: array.shape for name, array in reading.load_checkpoint(path)[0].items()} == {"step": (), "w": (3, 2)}
-"""
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=clean_environment(), check=True)
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
@@ -210,9 +200,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # writing more fails, as on a full disk
 saving.save_checkpoint(Path(sys.argv[1]), 2, {"w": torch.zeros(100_000)}, {})
 """
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, env=clean_environment(), capture_output=True, check=False)
-    assert done.returncode == 1
+    run_python(code, tmp_path, returncode=1)
     assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert save(tmp_path, 2).is_dir()
     assert len(list((tmp_path / "step-00000002").iterdir())) == 3  # what the first attempt has left is gone
@@ -233,14 +221,12 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
     for _ in range(6):
         command = [sys.executable, "-c", SAVE_FOR_EVER, str(tmp_path), str(saved + 1)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean_environment()) as process:
-            assert process.stdout is not None
             first = int(process.stdout.readline())
             time.sleep(draw.random() * 0.05)
             process.send_signal(signal.SIGKILL)
             rest = [int(line) for line in process.stdout]
         last = rest[-1] if rest else first
         newest = choose.newest_valid_checkpoint(tmp_path)
-        assert newest is not None
         tensors, state = reading.load_checkpoint(newest)
         saved = state["step"]
         assert saved in (last, last + 1)

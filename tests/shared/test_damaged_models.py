@@ -31,6 +31,7 @@ def inside(tmp_path: Path) -> Path:
         ("std", [float("nan")], "is not a finite number"),
         ("settings", [], "is damaged: AttributeError"),
         ("table", {"columns": [1]}, "a column of the table is no object"),
+        ("format", "allranks-model/9", "allranks-model/9"),
         ("classes", ["a"] * 5, "does not describe the weights beside it"),
     ],
 )

@@ -111,12 +111,6 @@ def _first_x(index: dict[str, Any]) -> dict[str, Any]:
     return index["splits"]["train"]["shards"][0]["files"]["x"]
 
 
-def test_text_that_is_no_json_is_refused(folder: Path) -> None:
-    (folder / "index.json").write_text("{", encoding="utf-8")
-    with pytest.raises(Refusal, match="damaged"):
-        Dataset.open(folder)
-
-
 def test_folders_without_an_index_are_refused(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(Refusal, match="not a prepared dataset"):
         Dataset.open(tmp_path_factory.mktemp("empty"))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
@@ -28,8 +25,8 @@ from shared.training.deepspeed.engine import make_task_model
 from shared.training.torch import feed as training_data
 from shared.training.torch.feed import BatchFeed, RowReader
 from shared.training.torch.start import card_of_decoder, tokenizer_folder
-from tests.helpers import clean_environment
 from tests.shared.samples import write_language_dataset
+from tests.shared.serving import served_predictions
 
 SIZES = DecoderSettings(61, 12, layers=2, width=24, heads=6, key_value_heads=2)
 
@@ -91,15 +88,17 @@ def test_first_values_depend_on_seed_and_name_alone() -> None:
     assert torch.equal(parts[1](parts[0](x)), initialise_decoder(DecoderModel(SIZES), 3)(x))
 
 
-def test_all_that_is_wrong_with_its_sizes_is_said() -> None:
-    with pytest.raises(Refusal, match=r"layers 0 is not 1 or more; width 0 is not 1 or more"):
-        DecoderSettings(61, 12, layers=0, width=0)
-    with pytest.raises(Refusal, match="width 24 does not divide into 5 heads of an even size"):
-        DecoderSettings(61, 12, width=24, heads=5)
-    with pytest.raises(Refusal, match="heads 6 is not a multiple of key_value_heads 4"):
-        DecoderSettings(61, 12, width=24, heads=6, key_value_heads=4)
-    with pytest.raises(Refusal, match="13 tokens is longer than the model's context of 12"):
-        initialise_decoder(DecoderModel(SIZES), 0)(tokens(1, 13))
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"layers": 0, "width": 0}, "layers 0 is not 1 or more; width 0 is not 1 or more"),
+        ({"width": 24, "heads": 5}, "width 24 does not divide into 5 heads of an even size"),
+        ({"width": 24, "heads": 6, "key_value_heads": 4}, "heads 6 is not a multiple of key_value_heads 4"),
+    ],
+)
+def test_all_that_is_wrong_with_its_sizes_is_said(sizes: dict[str, int], said: str) -> None:
+    with pytest.raises(Refusal, match=said):
+        DecoderSettings(61, 12, **sizes)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -132,24 +131,11 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-SERVE = """
-import json, sys
-import mlflow.pyfunc, numpy as np
-rows = np.load(sys.argv[1])
-print(json.dumps(mlflow.pyfunc.load_model(sys.argv[2]).predict(rows).tolist()))
-assert "shared" not in sys.modules
-"""
-
-
 def test_mlflow_serves_it(tmp_path: Path) -> None:
     module, x = from_card(card()), tokens(5, 9)
     save_model(tmp_path / "model", module, card())
-    np.save(tmp_path / "x.npy", x.numpy())
-    command = [sys.executable, "-W", "ignore", "-c", SERVE, tmp_path / "x.npy", tmp_path / "model"]
-    environment = clean_environment({"PYTHONPATH": None})
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert torch.allclose(torch.tensor(json.loads(done.stdout)), module(x), rtol=0, atol=1e-5)
+    (served,) = served_predictions(tmp_path, x.numpy(), tmp_path / "model")
+    np.testing.assert_allclose(served, module(x).detach(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -173,13 +159,11 @@ def test_labels_are_the_tokens_that_follow(held: bool, text: Dataset, monkeypatc
 
 
 def test_a_model_has_to_fit_the_text(text: Dataset) -> None:
-    told = text.index.text
-    assert told is not None
     with pytest.raises(Refusal, match="sequences of 16 tokens are longer than the model's context of 15"):
-        card_of_decoder(parsed("--context-length", "15").decoder, told)
+        card_of_decoder(parsed("--context-length", "15").decoder, text.index.text)
     with pytest.raises(Refusal, match="architecture vit does not take text"):
         make_task_model(parsed("--architecture", "vit"), text, cast("World", None), torch.device("cpu"))
-    made = card_of_decoder(parsed("--context-length", "64").decoder, told)
+    made = card_of_decoder(parsed("--context-length", "64").decoder, text.index.text)
     assert (made.settings["context_length"], made.sequence_length, made.outputs) == (64, 16, 257)
     assert tokenizer_folder(text) is None
 
@@ -206,7 +190,6 @@ def test_a_document_in_a_row_is_predicted_as_if_it_were_alone() -> None:
 
 def test_a_saved_model_keeps_documents_apart(text: Dataset, tmp_path: Path) -> None:
     encoding = text.index.text
-    assert encoding is not None
     for documents, separator in (("joined", -1), ("separate", 256)):
         made = card_of_decoder(parsed().decoder, replace(encoding, documents=documents))
         assert made.settings["separator"] == separator

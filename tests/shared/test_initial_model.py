@@ -28,7 +28,6 @@ def small_digits(folder: Path, digits: Path) -> Path:
         arrays = data.split(split).take(np.arange(data.index.rows(split)))
         rows = {name: array[arrays["y"] < 5] for name, array in arrays.items()}
         made = write_shard(folder, split, 0, rows=len(rows["y"]), arrays=data.index.arrays, chunks=[rows])
-        assert made is not None
         shards[split] = (made,)
     write_index(folder, replace(data.index, classes=tuple("01234"), splits=shards))
     return folder
@@ -59,14 +58,14 @@ def test_a_model_that_does_not_fit_is_refused_with_the_shapes(tmp_path: Path) ->
     larger = replace(CARD, input_shape=(9, 9, 1))
     with init() as world, pytest.raises(Refusal, match=r"1\.weight \(256, 64\) here \(256, 81\)\. Only the head"):
         take_initial_weights(tmp_path, build_network("mlp", (9, 9, 1), 10), larger, world)
-    with pytest.raises(Refusal, match=r"of architecture mlp; here it is resnet"):
-        open_initial(tmp_path, replace(CARD, architecture="resnet"))
-    with pytest.raises(Refusal, match=r"of framework torch; here it is keras"):
-        open_initial(tmp_path, replace(CARD, framework="keras"))
-    with pytest.raises(Refusal, match=r"takes rows with 1 channels or features; the data has 3"):
-        open_initial(tmp_path, replace(CARD, mean=(1.0,) * 3))
-    with pytest.raises(Refusal, match=r"holds no model of this library"):
-        open_initial(tmp_path / "none", CARD)
+    for folder, change, said in (
+        (tmp_path, {"architecture": "resnet"}, "of architecture mlp; here it is resnet"),
+        (tmp_path, {"framework": "keras"}, "of framework torch; here it is keras"),
+        (tmp_path, {"mean": (1.0,) * 3}, "takes rows with 1 channels or features; the data has 3"),
+        (tmp_path / "none", {}, "holds no model of this library"),
+    ):
+        with pytest.raises(Refusal, match=said):
+            open_initial(folder, replace(CARD, **change))
 
 
 @pytest.mark.slow

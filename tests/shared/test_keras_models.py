@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
@@ -19,7 +17,7 @@ from shared.models import ModelCard
 from shared.settings.running import LoaderSettings
 from shared.training.core.batch_plan import BatchPlan
 from tests.components.training import write_digits
-from tests.local.support import ROOT
+from tests.helpers import run_python
 from tests.shared.serving import check_azure_serves
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
@@ -84,7 +82,7 @@ def test_torch_is_not_imported_for_keras() -> None:
     """Where both are installed it would take a second of each rank."""
     names = ("models.keras", "training.keras.start", "training.keras.state", "training.core.run")
     text = "".join(f"import shared.{name}\n" for name in names) + "import sys\nsys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=False).returncode == 0
+    run_python(text)
 
 
 def test_a_label_that_is_no_class_makes_the_loss_no_number() -> None:

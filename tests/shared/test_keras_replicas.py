@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests.components.training import write_digits
-from tests.helpers import ROOT, clean_environment
+from tests.helpers import run_python
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
 
@@ -61,16 +58,7 @@ THREE_REPLICAS = """
 
 def test_three_replicas_measure_what_one_does_with_rows_that_do_not_divide(tmp_path: Path) -> None:
     folder = write_digits(tmp_path, rows=300)
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(THREE_REPLICAS), str(folder)],
-        cwd=ROOT,
-        env=clean_environment({"TF_CPP_MIN_LOG_LEVEL": "3"}),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python(THREE_REPLICAS, folder, env={"TF_CPP_MIN_LOG_LEVEL": "3"})
     used, many, one = json.loads(done.stdout.splitlines()[-1])
     assert used == ["CPU:0", "CPU:1", "CPU:2"]
     assert many["accuracy"] == one["accuracy"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -13,15 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.metrics import (
-    ClassificationMetrics,
-    class_scores,
-    confusion_matrix,
-    measure_calibration,
     measure_classification,
-    roc_curve,
 )
 from shared.outputs import OutputParts
-from tests.helpers import ROOT
+from tests.helpers import run_python
+from tests.shared.test_metrics import InMemory
 
 
 def written(folder: Path, outputs: np.ndarray, world_size: int, batch_size: int, file_bytes: int) -> OutputParts:
@@ -29,26 +23,6 @@ def written(folder: Path, outputs: np.ndarray, world_size: int, batch_size: int,
     for rank in range(world_size):
         assert parts.write(rank, (outputs[rows] for rows in parts.batches(rank)), file_bytes)
     return parts
-
-
-def all_in_memory(logits: np.ndarray, labels: np.ndarray) -> ClassificationMetrics:
-    """What `classify` did with an array of all logits, and two more of its size."""
-    shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
-    log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    probabilities, rows = np.exp(log_probabilities), np.arange(len(labels))
-    predictions = probabilities.argmax(1)
-    probability = probabilities[rows, predictions]
-    confusion = confusion_matrix(labels, predictions, logits.shape[1])
-    curves = {c: roc_curve(labels == c, probabilities[:, c]) for c in range(logits.shape[1])}
-    return ClassificationMetrics(
-        predictions=predictions,
-        probability=probability,
-        confusion=confusion,
-        scores=class_scores(confusion),
-        rocs={c: roc for c, roc in curves.items() if roc is not None},
-        calibration=measure_calibration(probability, predictions == labels),
-        loss=float(-log_probabilities[rows, labels].mean()),
-    )
 
 
 @given(
@@ -80,7 +54,10 @@ def test_the_numbers_are_those_of_all_logits_in_memory(tmp_path: Path, classes: 
     labels = random.integers(0, classes, 3000)
     logits = (spread * random.normal(size=(3000, classes)) + 2 * np.eye(classes)[labels]).round(2).astype("float32")
     parts = written(tmp_path, logits, world_size=3, batch_size=64, file_bytes=2**14)
-    found, expected = measure_classification(parts, labels, memory=5 * 8 * 3000), all_in_memory(logits, labels)
+    found, expected = (
+        measure_classification(parts, labels, memory=5 * 8 * 3000),
+        measure_classification(InMemory(logits), labels),
+    )
     np.testing.assert_array_equal(found.predictions, expected.predictions)
     np.testing.assert_array_equal(found.confusion, expected.confusion)
     np.testing.assert_allclose(found.probability, expected.probability, rtol=1e-12)
@@ -95,8 +72,7 @@ def test_the_numbers_are_those_of_all_logits_in_memory(tmp_path: Path, classes: 
 def test_memory_does_not_grow_with_the_classes(tmp_path: Path) -> None:
     """In a process of its own: what threads of other tests allocate meanwhile would count too."""
     code = "import sys, pathlib; from tests.shared import test_outputs as t; print(t.peak_share(pathlib.Path(sys.argv[1])))"
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 0.3  # it was six times as much
+    assert float(run_python(code, tmp_path).stdout) < 0.3  # it was six times as much
 
 
 def peak_share(folder: Path) -> float:

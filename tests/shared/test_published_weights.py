@@ -34,43 +34,33 @@ from tests.components.training import weights
 CARD = ModelCard("vit_small_patch16", (32, 32, 3), "uint8", tuple("01234"), (90.0,) * 3, (60.0,) * 3)
 
 
-def vit_logits(state: dict[str, torch.Tensor], images: torch.Tensor, heads: int) -> torch.Tensor:
-    """A vision transformer as Dosovitskiy et al. 2021 write it, equations 1 to 4, over timm's names."""
-
-    def linear(name: str, x: torch.Tensor) -> torch.Tensor:
-        return x @ state[f"{name}.weight"].T + state[f"{name}.bias"]
-
-    def norm(name: str, x: torch.Tensor) -> torch.Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        scale = (centred.square().mean(-1, keepdim=True) + 1e-6).sqrt()
-        return centred / scale * state[f"{name}.weight"] + state[f"{name}.bias"]
-
-    proj = state["patch_embed.proj.weight"]
-    patches = functional.unfold(images, 16, stride=16).transpose(1, 2)
-    x = patches @ proj.flatten(1).T + state["patch_embed.proj.bias"]
-    x = torch.cat([state["cls_token"].repeat(len(x), 1, 1), x], 1) + state["pos_embed"]
-    for block in range(1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))):
-        queries, keys, values = linear(f"blocks.{block}.attn.qkv", norm(f"blocks.{block}.norm1", x)).chunk(3, -1)
-        size = x.shape[-1] // heads
-        parts = []
-        for head in range(heads):
-            mine = slice(head * size, (head + 1) * size)
-            scores = queries[..., mine] @ keys[..., mine].transpose(1, 2) / size**0.5
-            parts.append(scores.softmax(-1) @ values[..., mine])
-        x = x + linear(f"blocks.{block}.attn.proj", torch.cat(parts, -1))
-        hidden = linear(f"blocks.{block}.mlp.fc1", norm(f"blocks.{block}.norm2", x))
-        hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
-        x = x + linear(f"blocks.{block}.mlp.fc2", hidden)
-    return linear("head", norm("norm", x)[:, 0])
+LAYER = {
+    "norm1.": "norm1.",
+    "attn.qkv.": "self_attn.in_proj_",
+    "attn.proj.": "self_attn.out_proj.",
+    "norm2.": "norm2.",
+    "mlp.fc1.": "linear1.",
+    "mlp.fc2.": "linear2.",
+}
+"""timm's names of a block, and those of torch's own encoder layer."""
 
 
-def test_a_vision_transformer_computes_what_its_paper_says() -> None:
+def test_a_vision_transformer_computes_what_torchs_own_layers_do() -> None:
     net = StandardViT((3, 48, 32), 5, 32, 2, heads=2).double()
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.normal_(std=0.3)
-    images = torch.randn(3, 3, 48, 32, dtype=torch.float64)
-    assert torch.allclose(net(images), vit_logits(net.state_dict(), images, heads=2), rtol=0, atol=1e-10)
+    images, state = torch.randn(3, 3, 48, 32, dtype=torch.float64), net.state_dict()
+    layer = nn.TransformerEncoderLayer(32, 2, 128, 0, functional.gelu, 1e-6, batch_first=True, norm_first=True).double()
+    patches = functional.conv2d(images, state["patch_embed.proj.weight"], state["patch_embed.proj.bias"], stride=16)
+    x = torch.cat([state["cls_token"].repeat(3, 1, 1), patches.flatten(2).transpose(1, 2)], 1) + state["pos_embed"]
+    for block in range(2):
+        names = {ours + kind: theirs + kind for ours, theirs in LAYER.items() for kind in ("weight", "bias")}
+        layer.load_state_dict({theirs: state[f"blocks.{block}.{ours}"] for ours, theirs in names.items()})
+        x = layer(x)
+    normed = functional.layer_norm(x[:, 0], (32,), state["norm.weight"], state["norm.bias"], 1e-6)
+    logits = functional.linear(normed, state["head.weight"], state["head.bias"])
+    assert torch.allclose(net(images), logits, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("architecture", CLASSIFIERS)
@@ -230,7 +220,6 @@ def write_colours(folder: Path) -> Path:
         x = random.integers(0, 100, (count, 32, 32, 3)).astype("uint8")
         x[np.arange(count), :, :, y] += 120
         shard = write_shard(folder, split, 0, rows=count, arrays=arrays, chunks=[{"x": x, "y": y}])
-        assert shard is not None
         shards[split] = (shard,)
     statistics = Statistics((90.0,) * 3, (60.0,) * 3)
     write_index(folder, Index("classification", arrays, ("red", "green", "blue"), statistics, shards))

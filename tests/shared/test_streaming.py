@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,7 @@ from shared.data import Dataset
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.shard_order import ShardOrder
 from shared.training.core.batch_plan import BatchPlan
-from tests.helpers import ROOT, clean_environment
+from tests.helpers import run_python
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 from tests.shared.streams import feed_of, rows_of, streamed, write_numbered
 
@@ -130,14 +127,5 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
         print(max(resident() for batch in feed.epoch(0)) - before)
     """
     folder = write_numbered(tmp_path, [1000] * 40, width=1000)
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(folder)],
-        cwd=ROOT,
-        env=clean_environment({}),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python(code, folder)
     assert float(done.stdout) < 100, "MB; what was kept of all files would be 160 more"

@@ -49,14 +49,12 @@ def everything(source: ItemSource) -> np.ndarray:
 
 
 def card_of(source: ItemSource) -> ModelCard:
-    assert source.table is not None
     return ModelCard("mlp", source.array.shape, "float32", source.classes, table=source.table.to_json())
 
 
 def test_columns_are_what_they_hold_and_missing_cells_are_learnt(tmp_path: Path) -> None:
     source = encoded(open_messy(tmp_path))
     assert source.columns == ("age", "sex", "code", "alone", "place", "age is missing")
-    assert source.table is not None
     values = {column.name: column.to_json().get("values") for column in source.table.columns}
     assert values == {
         "age": None,
@@ -92,7 +90,6 @@ def test_only_train_is_learnt_from_and_an_unknown_value_is_code_0(tmp_path: Path
     some = type(train)((), "int64")
     some.append(np.arange(1, 12))
     learnt = source.encoded(some)
-    assert learnt.table is not None
     assert learnt.table.columns[1].to_json() == {"name": "c", "values": ["a", "b"]}
     assert everything(learnt)[:3].tolist() == [[0, 0], [1, 2], [2, 1]]
     frame = pd.DataFrame({"n": [1, 2], "c": ["of another world", None]})

@@ -13,16 +13,17 @@ import pytest
 from shared import tracking
 from shared.distributed import init
 from shared.tracking import Tracker
-from tests.helpers import clean_environment
+from tests.helpers import clean_environment, run_python
 
 LOG = """
 import sys, types
-from shared.tracking import PreparationProgress, Tracker
+from shared.tracking import Tracker
 world = types.SimpleNamespace(is_main=sys.argv[1] == "0")
 with Tracker(world, total_steps=20) as tracker:
     tracker.params({"epochs": 3, "api_key": "hidden"})
     for step in range(1, 21):
         tracker.log({"loss": 1 / step, "wrong": float("nan")}, step)
+    tracker.artifacts("report")
 print("mlflow" in sys.modules)
 """
 
@@ -91,7 +92,6 @@ def runs(uri: str, experiment: str) -> list[object]:
 
     client = MlflowClient(tracking_uri=uri)
     found = client.get_experiment_by_name(experiment)
-    assert found is not None
     return list(client.search_runs([found.experiment_id]))
 
 
@@ -101,7 +101,8 @@ def test_steps_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
     steps = ("train_a", "train_b", "train_c")
     processes = []
     for step in steps:
-        (tmp_path / step).mkdir()
+        (tmp_path / step / "report").mkdir(parents=True)
+        (tmp_path / step / "report" / "index.html").touch()
         azure = {"AZUREML_ROOT_RUN_ID": "calm_owl", "AZUREML_RUN_ID": f"calm_owl_{step}"}
         azure["AZUREML_ARM_PROJECT_NAME"] = "digits"
         processes.append(start(tmp_path / step, MLFLOW_TRACKING_URI=uri, **azure))
@@ -116,6 +117,8 @@ def test_steps_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
     assert run.data.metrics == {"loss": 0.05}
     assert run.data.params == {"epochs": "3"}
     assert run.data.tags["allranks.run"] == "calm_owl"
+    assert run.data.tags["mlflow.parentRunId"] == found["calm_owl"].info.run_id
+    assert (tmp_path / "mlflow" / run.info.run_id / "artifacts" / "report" / "index.html").is_file()
 
 
 def test_the_run_that_azure_made_is_used_and_left_open(tmp_path: Path) -> None:
@@ -163,15 +166,7 @@ def test_more_than_one_request_takes_no_credentials_in_values_and_files_that_can
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "index.html").touch()
     (tmp_path / "mlflow").touch()  # where MLflow would make a folder for files
-    done = subprocess.run(
-        [sys.executable, "-c", MANY],
-        cwd=tmp_path,
-        env=clean_environment(variables),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0
+    done = run_python(MANY, cwd=tmp_path, env=variables)
     assert "MLflow is not used" not in done.stderr
     assert "MLflow has not taken the files of report" in done.stderr
     (run,) = runs(uri, "mine")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +29,7 @@ from shared.training.torch.optimization import (
     set_learning_rate,
 )
 from tests.components.training import write_digits
-from tests.helpers import clean_environment
+from tests.helpers import run_python
 
 CPU = torch.device("cpu")
 
@@ -79,10 +77,8 @@ try:
 finally:
     print("torch" in sys.modules)
 """
-    command = [sys.executable, "-c", code]
-    environment = clean_environment({})
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "False\n")
+    done = run_python(code, cwd=tmp_path, returncode=2)
+    assert done.stdout == "False\n"
     assert "nearest: 2 or 4" in done.stderr
 
 

@@ -118,28 +118,11 @@ def test_in_the_variables_of_slurm() -> None:
         assert said("\n".join(result.stdout for result in finish(ranks))) == ON_2X2
 
 
-def test_horovod_refuses_ranks_that_mpi_did_not_start() -> None:
-    results = run_ranks(
-        """
-        from shared.distributed import init
-        with init("horovod"):
-            pass
-        """
-    )
+@pytest.mark.parametrize(("framework", "said"), [("horovod", "type: mpi"), ("tensorflow", "type: tensorflow")])
+def test_ranks_that_its_own_launcher_did_not_start_are_refused(framework: str, said: str) -> None:
+    results = run_ranks(f"from shared.distributed import init\nwith init({framework!r}):\n    pass\n")
     assert [result.returncode for result in results] == [2, 2]
-    assert [result.stderr.count("type: mpi") for result in results] == [1, 0]
-
-
-def test_tensorflow_refuses_ranks_without_tf_config() -> None:
-    results = run_ranks(
-        """
-        from shared.distributed import init
-        with init("tensorflow"):
-            pass
-        """
-    )
-    assert [result.returncode for result in results] == [2, 2]
-    assert "type: tensorflow" in results[0].stderr
+    assert [result.stderr.count(said) for result in results] == [1, 0]
 
 
 def two_workers() -> list[Mapping[str, str | None]]:
@@ -171,24 +154,18 @@ def test_collectives_of_tensorflow_leave_no_threads_behind() -> None:
         assert [result.returncode for result in finish(ranks, 100)] == [0, 0], ranks[0].stderr
 
 
-@pytest.mark.parametrize("framework", ["horovod", "tensorflow"])
-def test_an_unknown_backend_is_named_with_the_choices(framework: str) -> None:
-    code = f"""
-        from shared.distributed import init
-        with init({framework!r}, backend="nccl"):
-            pass
-    """
-    with started(code, [{}]) as ranks:
-        result = finish(ranks)[0]
+@pytest.mark.parametrize(
+    ("given", "statement", "said"),
+    [
+        ("'horovod', backend='nccl'", "pass", "backend='nccl'"),
+        ("'tensorflow', backend='nccl'", "pass", "backend='nccl'"),
+        ("", "world.strategy", 'init("tensorflow")'),
+    ],
+)
+def test_what_a_framework_does_not_have_is_named(given: str, statement: str, said: str) -> None:
+    with started(
+        f"from shared.distributed import init\nwith init({given}) as world:\n    {statement}\n", [{}]
+    ) as ranks:
+        (result,) = finish(ranks)
     assert result.returncode == 1
-    assert "backend='nccl'" in result.stderr
-
-
-def test_a_strategy_belongs_to_tensorflow() -> None:
-    code = """
-        from shared.distributed import init
-        with init() as world:
-            world.strategy
-    """
-    with started(code, [{}]) as ranks:
-        assert 'init("tensorflow")' in finish(ranks)[0].stderr
+    assert said in result.stderr
