@@ -7,31 +7,34 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file
+import torch
 
 from shared.data import Array, Index, Statistics, Target
 from shared.data.write import write_index, write_shard
+from tests.components.training import weights
 from tests.local.support import command, environ, run_json, wait_for
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def run_trainer(
-    component: str, data: Path, folder: Path, shape: str, *values: str, succeeds: bool = True
-) -> dict[str, object]:
-    """Run one trainer on ``NODESxPROCESSES``; what `--json` says about its step, with the exit code under ``exit``."""
+def run_trainer(component: str, data: Path, folder: Path, shape: str, *values: str) -> dict[str, Any]:
+    """Run one trainer on ``NODESxPROCESSES``; what `--json` says about its step, with its logs."""
     document = run_json(component, f"data={data}", *values, "--scale", f"{component}={shape}", cwd=folder, **QUIET)
-    step = document["steps"][component]
+    return _succeeded(document["steps"][component], document["exit"])
+
+
+def _succeeded(step: dict[str, Any], code: int) -> dict[str, Any]:
     logs = "\n".join(path.read_text() for path in sorted((Path(step["folder"]) / "user_logs").glob("*")))
-    assert (document["exit"] == 0) == succeeds, logs[-6000:]
-    return {**step, "exit": document["exit"], "logs": logs}
+    assert code == 0, logs[-6000:]
+    return {**step, "logs": logs}
 
 
 def run_killed_trainer(
     component: str, data: Path, folder: Path, shape: str, *values: str, after_step: int
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Run one trainer as above, kill its last rank with SIGKILL after a step, and let the engine start it again."""
     arguments = [component, f"data={data}", *values, "--scale", f"{component}={shape}", "--retries", "1", "--json"]
     folder.mkdir(exist_ok=True)
@@ -42,11 +45,9 @@ def run_killed_trainer(
         ranks = [int(entry.name) for entry in Path("/proc").iterdir() if _is_rank(entry, component, folder)]
         os.kill(max(ranks), signal.SIGKILL)
         document = json.loads(engine.communicate()[0])
-    step = document["steps"][component]
-    logs = "\n".join(path.read_text() for path in sorted((Path(step["folder"]) / "user_logs").glob("*")))
-    assert engine.returncode == 0, logs[-6000:]
+    step = _succeeded(document["steps"][component], engine.returncode)
     assert step["attempts"] == 2
-    return {**step, "logs": logs}
+    return step
 
 
 def _last_step(folder: Path) -> int:
@@ -83,12 +84,6 @@ def write_line(folder: Path, rows: int = 600) -> Path:
     return folder
 
 
-def weights_of(step: dict[str, object]) -> dict[str, np.ndarray]:
+def weights_of(step: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Weights of the saved model."""
-    return dict(load_file(Path(step["outputs"]["model"]) / "artifacts" / "model" / "weights.safetensors"))
-
-
-def furthest(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
-    """Largest difference between two sets of weights."""
-    assert one.keys() == other.keys()
-    return max(float(np.abs(one[name].astype("f8") - other[name].astype("f8")).max()) for name in one)
+    return weights(Path(step["outputs"]["model"]).parent)

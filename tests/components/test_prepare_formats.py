@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from shared.data import Dataset
 from tests.components.support import run_component
@@ -59,16 +58,12 @@ def test_rows_of_64_numbers_in_every_format_that_can_hold_them(tmp_path: Path) -
     assert index["columns"] == [f"p{number:02d}" for number in range(64)]
 
 
-@pytest.mark.parametrize("dataset", ["csv", "image_folder"])
-def test_the_number_of_ranks_changes_nothing(tmp_path: Path, dataset: str) -> None:
+def test_the_number_of_ranks_changes_nothing(tmp_path: Path) -> None:
     images, labels = samples.digits()
-    if dataset == "csv":
-        samples.write_csv(tmp_path / dataset, images.reshape(-1, 64), labels)
-    else:
-        samples.write_image_folder(tmp_path / dataset, samples.enlarged(images), labels)
-    arguments = ("--rows-per-shard", 300, *(("--task", "regression") if dataset == "csv" else ()))
+    samples.write_csv(tmp_path / "csv", images.reshape(-1, 64), labels)
+    arguments = ("--rows-per-shard", 300, "--task", "regression")
     contents = [
-        content(prepare(tmp_path / dataset, dataset, *arguments, nodes=nodes, processes=processes))
+        content(prepare(tmp_path / "csv", "csv", *arguments, nodes=nodes, processes=processes))
         for nodes, processes in SHAPES
     ]
     assert contents[0] == contents[1] == contents[2]

@@ -9,10 +9,7 @@ from pathlib import Path
 import mlflow
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-from pyarrow import csv as arrow_csv
-from pyarrow import parquet
 from safetensors.numpy import load_file
 from sklearn import metrics as reference
 
@@ -23,21 +20,13 @@ from tests.local.support import run_json
 FEATURES = 10
 
 
-def write_table(path: Path, rows: int, *, regression: bool = False) -> Path:
-    """A table with a target that depends on its features, written piece by piece."""
-    random = np.random.default_rng(0)
-    writer: arrow_csv.CSVWriter | parquet.ParquetWriter | None = None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for start in range(0, rows, 100_000):
-        x = random.normal(size=(min(100_000, rows - start), FEATURES)).round(3).astype("float32")
-        signal = x[:, 0] * 2 + np.sin(x[:, 1]) + x[:, 2]
-        target = 1000 + 50 * signal if regression else np.digitize(signal, [-1, 1])
-        table = pa.table({**{f"f{n}": x[:, n] for n in range(FEATURES)}, "target": target})
-        if writer is None:
-            kind = arrow_csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
-            writer = kind(path, table.schema)
-        (writer.write if path.suffix == ".csv" else writer.write_table)(table)
-    writer.close()
+def write_table(path: Path, rows: int) -> Path:
+    """A table with a target that depends on its features."""
+    x = np.random.default_rng(0).normal(size=(rows, FEATURES)).round(3).astype("float32")
+    table = pd.DataFrame(x, columns=[f"f{number}" for number in range(FEATURES)])
+    table["target"] = 1000 + 50 * (x[:, 0] * 2 + np.sin(x[:, 1]) + x[:, 2])
+    path.parent.mkdir(parents=True)
+    table.to_csv(path, index=False)
     return path
 
 
@@ -59,7 +48,7 @@ def train(folder: Path, data: Path, *arguments: object, processes: int = 1) -> t
 
 @pytest.mark.slow
 def test_a_regression_from_the_table_to_the_report(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table" / "t.csv", 4000, regression=True)
+    table = write_table(tmp_path / "table" / "t.csv", 4000)
     data = prepare(tmp_path, table, "--task", "regression")
     models = []
     for processes in (1, 2):

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.components.frameworks import furthest as furthest_of
 from tests.components.frameworks import run_trainer, weights_of
 from tests.components.training import (
     bit_equal,
@@ -125,4 +124,4 @@ jobs:
         found.append(weights_of(run["steps"]["train"]))
     alone = weights_of(run_trainer("train_deepspeed", digits, tmp_path, "1x1", "epochs=1", "zero_stage=0"))
     for other in found:
-        assert furthest_of(alone, other) < 1e-5
+        assert furthest(alone, other) < 1e-5

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from shared.checkpoint.choose import newest_valid_checkpoint
-from tests.components.frameworks import furthest, run_killed_trainer, run_trainer, weights_of, write_line
+from tests.components.frameworks import run_killed_trainer, run_trainer, weights_of, write_line
 from tests.components.launched import last_step, launched
 from tests.components.support import run_component
-from tests.components.training import check_times, write_digits
+from tests.components.training import check_times, furthest, write_digits
 from tests.helpers import finish
 from tests.local.support import wait_for
 

@@ -17,7 +17,7 @@ import yaml
 from allranks.spec.expressions import render_command
 from tests.components.training import check_times, furthest, lines, train, weights, write_digits
 from tests.helpers import ROOT, azure_variables, clean_environment, free_port
-from tests.local.support import wait_for
+from tests.local.support import carrying, wait_for
 
 FOLDER = ROOT / "components" / "train_torchrun"
 
@@ -108,12 +108,9 @@ def kill_all_in(folder: Path) -> None:
 def kill_rank(rank: int, folder: Path, steps: int) -> None:
     """Kill a rank that was started by torchrun when so many lines of metrics are in the folder of the first node."""
     wait_for(lambda: len(lines(folder)) >= steps, 120)
-    mark = f"RANK={rank}".encode()
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            variables, folder_of = environ.read_bytes().split(b"\0"), (environ.parent / "cwd").resolve()
-            if mark in variables and b"TORCHELASTIC_RESTART_COUNT=0" in variables and folder_of.parent == folder.parent:
-                os.kill(int(environ.parent.name), signal.SIGKILL)
+    marks = (f"\0RANK={rank}\0", "TORCHELASTIC_RESTART_COUNT=0", str(folder.parent / "out"))
+    for pid in set.intersection(*(set(carrying(mark)) for mark in marks)):
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_the_folder_holds_no_copy_of_the_script() -> None:

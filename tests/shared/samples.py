@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
@@ -25,11 +25,6 @@ def digits() -> tuple[Images, Labels]:
     """The digits of scikit-learn: (1797, 8, 8, 1) and their labels."""
     found = load_digits()
     return found.images.astype(np.uint8)[..., None], found.target.astype(np.int64)
-
-
-def enlarged(images: Images) -> Images:
-    """Grey 8x8 images as 32x32x3, each pixel four times as wide and high, in three channels."""
-    return np.ascontiguousarray(images.repeat(4, axis=1).repeat(4, axis=2).repeat(3, axis=3))
 
 
 def write_image_folder(folder: Path, images: Images, labels: Labels) -> None:
@@ -50,13 +45,10 @@ def write_npy(folder: Path, rows: npt.NDArray[np.generic], labels: Labels) -> No
 def write_csv(folder: Path, rows: npt.NDArray[np.generic], labels: Labels) -> None:
     """Two files with a line of names each; the target stands in the middle."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = [f"p{number:02d}" for number in range(rows.shape[1])]
-    for part, name in ((slice(0, 1000), "a.csv"), (slice(1000, None), "b.csv")):
-        with (folder / name).open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*names[:30], "target", *names[30:]])
-            for row, label in zip(rows[part].tolist(), labels[part].tolist(), strict=True):
-                writer.writerow([*row[:30], label, *row[30:]])
+    table = pd.DataFrame(rows, columns=[f"p{number:02d}" for number in range(rows.shape[1])])
+    table.insert(min(30, rows.shape[1]), "target", labels)
+    table[:1000].to_csv(folder / "a.csv", index=False)
+    table[1000:].to_csv(folder / "b.csv", index=False)
 
 
 def write_parquet(folder: Path, rows: npt.NDArray[np.generic], labels: Labels) -> None:

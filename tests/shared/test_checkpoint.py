@@ -44,7 +44,7 @@ from pathlib import Path
 from shared.checkpoint import reading, saving
 path = saving.save_checkpoint(Path(sys.argv[1]), 1, {"w": np.arange(6.0).reshape(2, 3).T}, {})
 assert reading.load_checkpoint(path)[0]["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
-path = saving.save_checkpoint(Path(sys.argv[1]), 0, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
+path = saving.save_checkpoint(Path(sys.argv[1]), 2, {"step": np.asarray(np.int64(5)), "w": np.zeros((2, 3)).T}, {})
 assert {name: array.shape for name, array in reading.load_checkpoint(path)[0].items()} == {"step": (), "w": (3, 2)}
 assert "torch" not in sys.modules
 """

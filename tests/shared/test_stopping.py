@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 from tests.helpers import finish, started_ranks
@@ -68,7 +67,6 @@ def stops(tmp_path: Path, script: str, asked: list[int], asked_later: tuple[int,
     with started_ranks(script, 1, 3, cwd=tmp_path) as ranks:
         for rank in ranks:
             rank.wait_for("begun")
-        began = time.monotonic()
         for number in asked:
             ranks[number].kill(signal.SIGTERM)
         for rank in ranks:
@@ -78,7 +76,6 @@ def stops(tmp_path: Path, script: str, asked: list[int], asked_later: tuple[int,
         tmp_path.joinpath("end").touch()
         results = finish(ranks, 30)
     assert [result.returncode for result in results] == [0, 0, 0], results[0].stderr
-    assert time.monotonic() - began < 10
     return [result.stdout.splitlines()[-1] for result in results]
 
 
