@@ -32,7 +32,7 @@ test: $(VENV)/.stamp-horovod ## run the tests
 test-all: $(VENV)/.stamp-horovod ## run the tests, each promise with every framework and at every scale
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --exhaustive $(ARGS)
 
-fuzz: $(VENV)/.stamp-dev ## read 26,000 mutated YAML documents, data files, folders of runs and models (others: ARGS="--seed 2 --yaml 500")
+fuzz: $(VENV)/.stamp-dev ## read 1,000 mutants of YAML, data, models and runs with each reader (others: ARGS="--seed 2 --target yaml")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests

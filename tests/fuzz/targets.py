@@ -1,10 +1,13 @@
-"""What is fuzzed: each target writes seeds, and reads what has become of them as a user would."""
+"""Every reader of what others may have written: each target writes seeds, and reads a mutant of them as a user would."""
 
 from __future__ import annotations
 
 import importlib
 import io
+import json
 import os
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -14,11 +17,7 @@ from typing import Any
 
 from tests.helpers import ROOT
 
-_ACCEPTED_CODES = (0, 1, 2, None)
-
-
-class HalfWrittenError(Exception):
-    """What was written is neither whole nor absent, or something was written that should not be."""
+EVENTS = ROOT / "tests/local/event_files"
 
 
 @dataclass(frozen=True)
@@ -26,62 +25,63 @@ class Target:
     """Something that reads files.
 
     Attributes:
-        group: ``yaml`` or ``data``.
         seeds: writes sound files below a folder.
         read: reads them; what is wrong with them ends in an exit code, not in an exception.
         mutated: the files below the folder that are mutated, as a pattern.
-        imports: modules that are imported once, before mutants are forked.
     """
 
-    name: str
-    group: str
     seeds: Callable[[Path], None]
     read: Callable[[Path], None]
     mutated: str = "**/*"
-    imports: tuple[str, ...] = ()
 
 
 def call_main(main: Callable[[], Any]) -> tuple[Any, str]:
-    """The exit code of a command, and what it printed."""
+    """Return the exit code of a command, and what it printed."""
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said):
         try:
             code = main()
         except SystemExit as end:
             code = end.code
-    if code not in _ACCEPTED_CODES or "Traceback (most recent call last)" in said.getvalue():
-        raise AssertionError(f"exit code {code!r}: {said.getvalue()[-2000:]}")
-    return code, said.getvalue()
+    text = said.getvalue()
+    assert code in (0, 1, 2, None), f"exit code {code!r}: {text[-2000:]}"
+    assert "Traceback (most recent call last)" not in text, text[-2000:]
+    assert code != 2 or text.strip(), "exit code 2 without a word"
+    return code, text
 
 
-def run_allranks(*arguments: str) -> int:
-    """The exit code of the command line."""
+def run_allranks(*arguments: str) -> None:
+    """Run the command line in this process."""
     from allranks.cli.main import main
 
-    code, said = call_main(lambda: main(list(arguments)))
-    if code == 2 and "error: " not in said and '"error"' not in said and not said.strip():
-        raise AssertionError(f"exit code 2 without a word: {arguments}")
-    return int(code or 0)
+    call_main(lambda: main(list(arguments)))
 
 
 # YAML.
 
 
 def _yaml_seeds(folder: Path) -> None:
-    from tests.fuzz.yaml_seeds import write_yaml_seeds
+    """Write the documents of tests/spec, and the library's, in one folder without folders."""
+    from tests.spec.mutations import write_files
 
-    write_yaml_seeds(folder)
+    write_files(folder)
+    for path in (ROOT / "components").glob("*/component.yaml"):
+        text = re.sub(r"^additional_includes:.*?(?=^\S)", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r"^code:.*$", "code: ./src", text, flags=re.MULTILINE)
+        (folder / f"component_{path.parent.name}.yaml").write_text(text)
+    for path in (ROOT / "pipelines").glob("*.yaml"):
+        text = re.sub(r"\.\./components/(\w+)/component\.yaml", r"./component_\1.yaml", path.read_text())
+        (folder / f"pipeline_{path.name}").write_text(text)
 
 
 def _read_yaml(folder: Path) -> None:
-    """Lint, show and plan what was mutated: the file with the mark."""
-    file = (folder / "MUTATED").read_text()
+    """Lint, plan and show the document that was mutated."""
+    file = Path(f"{folder}.mutated").read_text()
     os.chdir(folder)
     before = _listing(folder)
     for command in (("lint", file), ("run", file, "--dry-run", "--json"), ("show", f"./{file}")):
         run_allranks(*command)
-    if _listing(folder) != before:
-        raise HalfWrittenError(f"files that are new: {_listing(folder) - before}")
+    assert _listing(folder) == before, "files that are new"
 
 
 def _listing(folder: Path) -> set[str]:
@@ -89,13 +89,6 @@ def _listing(folder: Path) -> set[str]:
 
 
 # Data sets.
-
-
-def _component(name: str) -> Callable[[], None]:
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
-    main: Callable[[], None] = importlib.import_module(f"components.{name}.{name}").main
-    return main
 
 
 def prepare(component: str, *arguments: str) -> Callable[[Path], None]:
@@ -106,43 +99,80 @@ def prepare(component: str, *arguments: str) -> Callable[[Path], None]:
 
         out = folder.parent / f"{folder.name}.out"
         sys.argv = [component, "--data", str(folder), "--output-data", str(out), *arguments]
-        code, said = call_main(_component(component))
-        if (out / "index.json").exists():
-            if code:
-                raise HalfWrittenError(f"exit code {code}, and an index: {said[-500:]}")
+        code, said = call_main(importlib.import_module(f"components.{component}.{component}").main)
+        assert (out / "index.json").exists() == (not code), f"exit code {code}: {said[-500:]}"
+        if not code:
             Dataset.open(out).verify()
-        elif not code:
-            raise HalfWrittenError(f"exit code 0, and no index: {said[-500:]}")
-        if left := [*out.rglob("*.part")] if out.is_dir() else []:
-            raise HalfWrittenError(f"left over: {left}")
+        assert not [*out.rglob("*.part")], "left over"
 
     return read
 
 
 def _dataset_seeds(folder: Path) -> None:
     sys.argv = ["prepare_data", "--output-data", str(folder), "--rows-per-shard", "700"]
-    call_main(_component("prepare_data"))
+    call_main(importlib.import_module("components.prepare_data.prepare_data").main)
 
 
 def _read_dataset(folder: Path) -> None:
     from shared.data import Dataset
     from shared.distributed import Refusal
 
-    try:
+    with suppress(Refusal):
         data = Dataset.open(folder)
         data.verify()
         for split in ("train", "validation", "test"):
             rows = data.split(split)
             rows.take(range(min(rows.rows, 64)))
-    except Refusal:
-        pass
+
+
+def _table(folder: Path) -> None:
+    from tests.shared import samples
+
+    images, labels = samples.digits()
+    rows = images[:24].reshape(24, -1)[:, :12].astype(float)
+    write = samples.write_csv if folder.name == "csv" else samples.write_parquet
+    write(folder, rows, labels[:24])
+
+
+def _images(folder: Path) -> None:
+    """Write pictures of every format that is decoded."""
+    from PIL import Image
+
+    for number in range(3):
+        for name in ("bmp", "gif", "jpg", "png", "ppm", "tif", "webp"):
+            path = folder / str(number) / f"{name}.{name}"
+            path.parent.mkdir(exist_ok=True)
+            Image.effect_mandelbrot((16, 12), (-2, -1.5, 1, 1.5), 20 + number).convert("RGB").save(path)
+
+
+def _texts(folder: Path) -> None:
+    rows = [{"text": f"the {number}th text, of {'words ' * number}", "label": "ab"[number % 2]} for number in range(24)]
+    for name, some in (("a", rows[:12]), ("b", rows[12:])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+
+
+def _tokenizer_seeds(folder: Path) -> None:
+    from shared.data.text.tokens import train_subwords
+
+    for name, text in train_subwords(["a few words of a few texts " * 5], 300).items():
+        (folder / name).write_text(text)
+
+
+def _read_tokenizer(folder: Path) -> None:
+    from shared.data.text.tokens import SubwordTokens
+    from shared.distributed import Refusal
+
+    with suppress(Refusal):
+        tokens = SubwordTokens.open(folder)
+        tokens.encode(["a few words", ""])
+        tokens.passages(["a few words " * 9], 16)
 
 
 # Checkpoints and models.
 
 
-def checkpoint_seeds(folder: Path) -> None:
-    """Two checkpoints of one rank."""
+def _checkpoint_seeds(folder: Path) -> None:
+    """Write two checkpoints of one rank."""
     import numpy as np
 
     from shared.checkpoint.files import KeepRule, begin_folder, commit_checkpoint, rank_name
@@ -159,45 +189,87 @@ def checkpoint_seeds(folder: Path) -> None:
         commit_checkpoint(folder, step, "a", '{"settings": {"epochs": 1}}', files, KeepRule())
 
 
-def read_checkpoint(folder: Path) -> None:
-    """Go on from the newest one that is whole."""
+def _read_checkpoint(folder: Path) -> None:
+    """Resume from the newest checkpoint that is whole."""
     from shared.checkpoint.choose import check_same_settings, newest_valid_checkpoint
     from shared.checkpoint.reading import CheckpointReader
     from shared.checkpoint.seal import DamageError
     from shared.distributed import Refusal
 
-    with redirect_stderr(io.StringIO()):
-        path = newest_valid_checkpoint(folder)
-    if path is None:
-        return
-    try:
-        reader = CheckpointReader(path)
-        reader.own_state(0)
-        check_same_settings(reader.state, {"epochs": 1}, path)
-        for name, shape in reader.shapes.items():
-            if shape != (4, 5) or name not in ("w0", "w1", "w2"):
-                raise HalfWrittenError(f"a damaged checkpoint was taken for whole: {name} {shape}")
-    except (DamageError, Refusal):
-        pass
+    path = newest_valid_checkpoint(folder)
+    with suppress(DamageError, Refusal):
+        reader = CheckpointReader(path) if path else None
+        if reader is not None and path is not None:
+            reader.own_state(0)
+            check_same_settings(reader.state, {"epochs": 1}, path)
+            whole = {f"w{number}": (4, 5) for number in range(3)}
+            assert reader.shapes == whole, "a damaged checkpoint was taken for whole"
 
 
-def _model_seeds(folder: Path) -> None:
+def _torch_model_seeds(folder: Path) -> None:
     import torch
 
+    from shared.data import Dataset
     from shared.models.card import ModelCard
     from shared.models.package import from_card, save_model
+    from tests.components.training import write_digits
 
-    card = ModelCard("mlp", (8, 8, 1), "uint8", tuple("0123456789"), (7.0,), (4.0,))
+    classes = Dataset.open(write_digits(folder / "data")).index.classes
+    card = ModelCard("mlp", (8, 8, 1), "uint8", classes, (7.0,), (4.0,))
     torch.manual_seed(0)
-    save_model(folder, from_card(card), card)
+    save_model(folder / "model", from_card(card), card)
+
+
+def transformer_seeds(folder: Path) -> None:
+    """Write a classifier in ``model``, as train_transformers saves it, and the data that it fits in ``data``."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from shared.data import Dataset
+    from shared.models.folder import HUGGINGFACE_NAME, INSIDE, begin_model
+    from shared.models.transformers import finish_transformer
+    from shared.training.transformers.start import card_of_transformer
+    from tests.shared.samples import write_text_classification_dataset
+
+    data = Dataset.open(write_text_classification_dataset(folder / "data", rows=(8, 4, 4)))
+    sizes = {"vocab_size": 257, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    names = dict(enumerate(data.index.classes))
+    config = BertConfig(**sizes, num_attention_heads=2, max_position_embeddings=64, id2label=names, pad_token_id=256)
+    net = BertForSequenceClassification(config)
+    begin_model(folder / "model")
+    net.save_pretrained(folder / "model" / INSIDE / HUGGINGFACE_NAME)
+    finish_transformer(folder / "model", card_of_transformer(net, data), None)
 
 
 def _read_model(folder: Path) -> None:
-    from shared.distributed import Refusal
-    from shared.models.package import load_model
+    """Take the model for the data as evaluate does, and predict two rows."""
+    import torch
 
+    from components.evaluate.evaluate import refuse_misfit
+    from shared.data import Dataset
+    from shared.distributed import Refusal
+    from shared.models.predictor import load_predictor, read_card
+
+    dataset, place = Dataset.open(folder / "data"), folder / "model"
     with suppress(Refusal):
-        load_model(folder)
+        refuse_misfit(read_card(place), dataset.index, place)
+        load_predictor(place, torch.device("cpu"))[0](dataset.split("test").take(range(2))["x"])
+
+
+def _read_base(folder: Path) -> None:
+    """Begin a training with the weights and the configuration in a folder of Hugging Face's."""
+    from shared.data import Dataset
+    from shared.distributed import Refusal
+    from shared.settings.network import BaseModelSettings
+    from shared.settings.training import PrecisionSettings
+    from shared.training.transformers.start import make_base_model
+
+    data, base = Dataset.open(folder / "data"), folder / "model/artifacts/model/huggingface"
+    for settings in (
+        BaseModelSettings(base_model=base, base_config=None),
+        BaseModelSettings(base_model=None, base_config=base),
+    ):
+        with suppress(Refusal):
+            make_base_model(settings, PrecisionSettings(), 0, data)
 
 
 # Runs.
@@ -209,8 +281,10 @@ jobs:
   train:
     type: command
     command: >-
-      echo '{"step": 1, "total": 2, "metrics": {"loss": 0.5}}' >> metrics.jsonl; echo hello; mkdir -p ${{outputs.model}}
+      mkdir -p outputs ${{outputs.model}}; cp ${{inputs.events}}/* outputs; echo hello;
+      echo '{"step": 1, "total": 2, "metrics": {"loss": 0.5}}' >> outputs/metrics.jsonl; echo 1 > ${{outputs.model}}/x
     environment: azureml:any@latest
+    inputs: {events: {type: uri_folder, path: ./events}}
     outputs: {model: {type: uri_folder}}
   fail:
     type: command
@@ -221,182 +295,54 @@ jobs:
 
 
 def _run_seeds(folder: Path) -> None:
+    shutil.copytree(EVENTS / "keras/train", folder / "events")
     (folder / "p.yaml").write_text(_RUN)
     os.chdir(folder)
     for _ in range(2):
         run_allranks("run", "p.yaml")
+    shutil.rmtree(folder / "events")
     (folder / "p.yaml").unlink()
 
 
 def _read_runs(folder: Path) -> None:
+    """List, show, compare and resume the runs, and look at them as the page of a run does."""
+    from allranks.local.folders import RunsHome
+    from allranks.local.logged import read_running_step, read_step_curves
+    from allranks.local.tracking.reading import TrackingReader
+
     os.chdir(folder)
+    names = sorted(path.name for path in (folder / ".allranks/runs").glob("*"))
     for command in (
         ("runs", "list"),
-        ("runs", "list", "--json"),
-        ("runs", "show", "latest"),
         ("runs", "show", "latest", "--json"),
         ("runs", "logs", "latest"),
+        ("runs", "compare", *names[:2]),
         ("run", "--resume", "latest", "--dry-run"),
     ):
         run_allranks(*command)
+    home = RunsHome(folder / ".allranks")
+    with TrackingReader(home) as reader:
+        for run in home.all_runs():
+            json.dumps(read_running_step(run, "train", reader), allow_nan=False)
+            read_step_curves(run, "train", reader)
+        for run_id in reader.run_ids():
+            reader.run(run_id)
 
 
-# Variables of launchers.
-
-
-def _environment_seeds(folder: Path) -> None:
-    import json
-
-    cluster = {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 1}}
-    common = {"AZUREML_RUN_ID": "x", "AZ_BATCHAI_JOB_MASTER_NODE_IP": "127.0.0.1"}
-    texts = {
-        "tensorflow": {**common, "TF_CONFIG": json.dumps(cluster)},
-        "torch": {
-            **common,
-            "RANK": "1",
-            "WORLD_SIZE": "4",
-            "LOCAL_RANK": "1",
-            "LOCAL_WORLD_SIZE": "2",
-            "NODE_RANK": "0",
-        }
-        | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "6105", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "2"},
-        "mpi": {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
-        | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "AZ_BATCH_MASTER_NODE": "127.0.0.1:6105", **common},
-        "slurm": {"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_NNODES": "2"}
-        | {
-            "SLURM_NODEID": "0",
-            "SLURM_STEP_NODELIST": "node[1-2]",
-            "SLURM_JOB_ID": "5",
-            "SLURM_TASKS_PER_NODE": "2(x2)",
-        },
-    }
-    for name, variables in texts.items():
-        (folder / f"{name}.json").write_text(json.dumps(variables, indent=1))
-
-
-def _as_variable(value: object) -> str:
-    """Text as the system has it: no NUL, and no halves of characters."""
-    return str(value).encode(errors="replace").decode().replace("\0", "")
-
-
-def _read_environment(folder: Path) -> None:
-    import json
-
-    from shared.distributed.errors import LaunchError
-    from shared.distributed.launch import detect
-
-    for path in sorted(folder.glob("*.json")):
-        if not path.is_file():  # what is read here are variables, which no pipe holds up
-            continue
-        try:
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError):
-            continue
-        pairs = found.items() if isinstance(found, dict) else ()
-        variables = {_as_variable(name): _as_variable(value) for name, value in pairs}
-        with suppress(LaunchError):
-            detect(variables)
-
-
-def _images(kind: str) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        from tests.shared import samples
-
-        images, labels = samples.digits()
-        images, labels = images[:24], labels[:24]
-        if kind == "image_folder":
-            samples.write_image_folder(folder, images, labels)
-        else:
-            rows = images if kind == "npy" else images.reshape(24, -1)[:, :12].astype(float)
-            {"npy": samples.write_npy, "csv": samples.write_csv, "parquet": samples.write_parquet}[kind](
-                folder, rows, labels
-            )
-
-    return write
-
-
-def _more_images(folder: Path) -> None:
-    """Every format that is decoded, and pictures of more kinds than one."""
-    from PIL import Image
-
-    for number in range(3):
-        for name in ("bmp", "gif", "jpg", "png", "ppm", "tif", "webp"):
-            path = folder / str(number) / f"{name}.{name}"
-            path.parent.mkdir(exist_ok=True)
-            Image.effect_mandelbrot((16, 12), (-2, -1.5, 1, 1.5), 20 + number).convert("RGB").save(path)
-
-
-def _texts(kind: str) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        import gzip
-        import json
-
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        rows = [
-            {"text": f"the {number}th text, of {'words ' * number}", "label": "ab"[number % 2]} for number in range(24)
-        ]
-        if kind == "files":
-            for number, row in enumerate(rows):
-                path = folder / row["label"] / f"{number}.txt"
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(row["text"])
-        elif kind == "jsonl":
-            (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:12]))
-            (folder / "b.jsonl.gz").write_bytes(
-                gzip.compress("".join(json.dumps(row) + "\n" for row in rows[12:]).encode())
-            )
-        elif kind == "csv":
-            (folder / "a.csv").write_text("text,label\n" + "".join(f'"{row["text"]}",{row["label"]}\n' for row in rows))
-        else:
-            parquet.write_table(pa.table({key: [row[key] for row in rows] for key in rows[0]}), folder / "a.parquet")
-
-    return write
-
-
-def _tokenizer_seeds(folder: Path) -> None:
-    from shared.data.text.tokens import train_subwords
-
-    for name, text in train_subwords(["a few words of a few texts " * 5], 300).items():
-        (folder / name).write_text(text)
-
-
-def _read_tokenizer(folder: Path) -> None:
-    from shared.data.text.tokens import SubwordTokens
-    from shared.distributed import Refusal
-
-    try:
-        tokens = SubwordTokens.open(folder)
-        tokens.encode(["a few words", ""])
-        tokens.passages(["a few words " * 9], 16)
-    except Refusal:
-        pass
-
-
-_TABLE = ("--on-missing", "impute", "--on-bad-file", "skip")
 _CLASSES = ("--task", "text_classification", "--sequence-length", "32")
-_JSON_FILES = "**/*.json*"
-
+_CSV = ("--dataset", "csv", "--on-missing", "impute", "--on-bad-file", "skip")
 TARGETS = {
-    target.name: target
-    for target in (
-        Target("yaml", "yaml", _yaml_seeds, _read_yaml, "*.yaml"),
-        Target("image_folder", "data", _more_images, prepare("prepare_data", "--dataset", "image_folder", "--image-size", "8")),
-        Target("encoded_images", "data", _more_images, prepare("prepare_data", "--dataset", "image_folder", "--image-size", "8", "--store", "encoded", "--on-bad-file", "skip")),
-        Target("npy", "data", _images("npy"), prepare("prepare_data", "--dataset", "npy")),
-        Target("csv", "data", _images("csv"), prepare("prepare_data", "--dataset", "csv", *_TABLE)),
-        Target("parquet", "data", _images("parquet"), prepare("prepare_data", "--dataset", "parquet")),
-        Target("text_files", "data", _texts("files"), prepare("prepare_text", "--dataset", "files", *_CLASSES)),
-        Target("text_jsonl", "data", _texts("jsonl"), prepare("prepare_text", "--dataset", "jsonl", *_CLASSES)),
-        Target("text_csv", "data", _texts("csv"), prepare("prepare_text", "--dataset", "csv", "--on-bad-file", "skip")),
-        Target("text_parquet", "data", _texts("parquet"), prepare("prepare_text", "--dataset", "parquet", *_CLASSES)),
-        Target("tokenizer", "data", _tokenizer_seeds, _read_tokenizer),
-        Target("dataset", "data", _dataset_seeds, _read_dataset),
-        Target("checkpoint", "data", checkpoint_seeds, read_checkpoint),
-        Target("model", "data", _model_seeds, _read_model, "artifacts/model/[cw]*.*"),
-        Target("runs", "data", _run_seeds, _read_runs, ".allranks/runs/*/**/*.json*"),
-        Target("environment", "data", _environment_seeds, _read_environment),
-    )
-}  # fmt: skip
-"""Every reader of what others may have written, by name."""
+    "yaml": Target(_yaml_seeds, _read_yaml, "*.yaml"),
+    "image_folder": Target(_images, prepare("prepare_data", "--dataset", "image_folder", "--image-size", "8")),
+    "csv": Target(_table, prepare("prepare_data", *_CSV)),
+    "parquet": Target(_table, prepare("prepare_data", "--dataset", "parquet")),
+    "text": Target(_texts, prepare("prepare_text", "--dataset", "jsonl", *_CLASSES)),
+    "tokenizer": Target(_tokenizer_seeds, _read_tokenizer),
+    "dataset": Target(_dataset_seeds, _read_dataset),
+    "checkpoint": Target(_checkpoint_seeds, _read_checkpoint),
+    "torch_model": Target(_torch_model_seeds, _read_model, "model/artifacts/model/[cw]*.*"),
+    "transformers_model": Target(transformer_seeds, _read_model, "model/artifacts/**/*.[js]*"),
+    "base_model": Target(transformer_seeds, _read_base, "model/artifacts/model/huggingface/*"),
+    "runs": Target(_run_seeds, _read_runs, ".allranks/**/*"),
+}
+"""The readers by name."""

@@ -14,7 +14,7 @@ from shared.distributed import Refusal
 from shared.models.transformers import load_model
 from shared.settings.network import BaseModelSettings
 from shared.settings.training import PrecisionSettings
-from tests.fuzz.model_folders import transformer_seeds
+from tests.fuzz.targets import transformer_seeds
 
 pytestmark = pytest.mark.slow  # transformers takes seconds to be imported
 
