@@ -20,11 +20,6 @@ def test_the_pipelines_are_those_of_the_folder() -> None:
     assert {path.stem for path in (library.root() / "pipelines").glob("*.yaml")} == set(catalogue.PIPELINES)
 
 
-def test_a_name_that_can_be_run_means_one_thing() -> None:
-    names = [*catalogue.COMPONENTS, *catalogue.PIPELINES]
-    assert len(names) == len(set(names))
-
-
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_a_component_is_a_folder_a_yaml_and_a_script_of_one_name(name: str) -> None:
     path = catalogue.component_files()[name]
@@ -32,17 +27,6 @@ def test_a_component_is_a_folder_a_yaml_and_a_script_of_one_name(name: str) -> N
     assert document["name"] == path.parent.name == name
     assert f"{name}.py" in document["command"] or document.get("additional_includes")
     assert "component.yaml" in (path.parent / ".amlignore").read_text().split()
-
-
-@pytest.mark.parametrize("name", catalogue.COMPONENTS)
-def test_a_component_uses_an_environment_of_ours(name: str) -> None:
-    document = yaml.safe_load(catalogue.component_files()[name].read_text())
-    assert catalogue.environment_of(document["environment"]) in catalogue.ENVIRONMENTS
-
-
-@pytest.mark.parametrize("name", catalogue.ENVIRONMENTS)
-def test_an_environment_is_called_as_its_folder(name: str) -> None:
-    assert yaml.safe_load(catalogue.environment_files()[name].read_text())["name"] == f"allranks-{name}"
 
 
 @pytest.mark.parametrize(
@@ -94,23 +78,6 @@ def test_resolve_leaves_the_rest_to_others(reference: str) -> None:
 )
 def test_environment_of(reference: str, folder: str) -> None:
     assert catalogue.environment_of(reference) == folder
-
-
-def test_entries_follow_the_catalogue() -> None:
-    entries = catalogue.catalogue_entries()
-    assert [e.name for e in entries] == [*catalogue.COMPONENTS, *catalogue.PIPELINES, *catalogue.ENVIRONMENTS]
-    assert all(e.description for e in entries), "everything in the library says what it is"
-    by_name = {e.name: e for e in entries}
-    assert by_name["train_ddp"].distribution == "pytorch"
-    assert by_name["pytorch"].distribution == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [("One. Two.", "One."), ("a\n b", "a b"), ("Uses v1.2 of it. Then", "Uses v1.2 of it."), ("", "")],
-)
-def test_first_sentence(text: str, sentence: str) -> None:
-    assert catalogue.first_sentence(text) == sentence
 
 
 def test_the_list_shows_what_the_whole_documents_say() -> None:

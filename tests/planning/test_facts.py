@@ -81,20 +81,10 @@ def test_a_component_s_settings_say_how_its_model_lies_on_ranks(
     assert facts(target, **values).exchange(1e6).division == division
 
 
-def test_half_precision_halves_what_is_gathered_and_not_the_gradients() -> None:
-    model = facts("train_fsdp", precision="bf16").exchange(1e6)
-    assert (model.weight_bytes, model.gradient_bytes) == (2e6, 4e6)
-    assert facts("train_ddp", precision="fp64").exchange(1e6).gradient_bytes == 8e6
-
-
 def test_a_model_that_the_data_shapes_is_not_known() -> None:
     assert facts("train_ddp").weights is None
     assert facts("train_ddp", architecture="resnet50").weights == 25_557_032
     assert facts("train_fsdp").weights is None  # its vocabulary is the data's
-
-
-def test_what_evaluates_does_not_train() -> None:
-    assert [one.step for one in training_steps(load_target("image_classification"))] == ["train"]
 
 
 def written(folder: Path, *, batch: int, size: str = "Standard_NC24ads_A100_v4", nodes: int = 8) -> Path:

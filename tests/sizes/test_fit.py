@@ -61,17 +61,6 @@ def test_one_thing_is_found(use: MachineUse, where: str, severity: str, said: st
     assert found.hint
 
 
-def test_older_infiniband_is_said_to_be_of_no_use() -> None:
-    found = {misfit.where: misfit.message for misfit in find_misfits(MachineUse("Standard_NC24r", 4, 4, MPI))}
-    assert found.keys() == {"resources.instance_type", "resources.instance_count"}
-    assert "older kind without SR-IOV" in found["resources.instance_count"]
-
-
-def test_a_size_with_the_same_gpu_and_infiniband_is_offered() -> None:
-    (found,) = find_misfits(MachineUse(A100, 4, 1, PYTORCH))
-    assert found.hint == "Standard_ND96amsr_A100_v4 has 1600 Gb/s of it."
-
-
 @pytest.mark.parametrize(
     "use",
     [

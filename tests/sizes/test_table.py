@@ -50,19 +50,6 @@ def test_what_the_guide_says(name: str, gpus: int, memory: int, infiniband: int)
     assert (size.gpus, size.gpu_memory, size.infiniband) == (gpus, memory, infiniband)
 
 
-def test_rdma_without_sriov_does_not_count() -> None:
-    assert {size.name for size in EVERY if size.has_unusable_rdma} == {
-        "Standard_NC24r",
-        "Standard_H16r",
-        "Standard_H16mr",
-    }
-
-
-def test_unknown_sizes_are_unknown() -> None:
-    assert find_size("Standard_DS3_v2") is None
-    assert nccl_variables("Standard_DS3_v2") == {}
-
-
 def test_nccl_gets_variables_only_where_they_help() -> None:
     helped = {size.name for size in EVERY if nccl_variables(size.name)}
     assert helped == {

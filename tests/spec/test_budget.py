@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import SpecError, UsageError
-from allranks.local.variables import EmulatedCluster, node_variables
 from allranks.spec import read_spec
 from allranks.spec.budget import Budget, current_budget
 from allranks.spec.document import parse_yaml
-from tests.local.support import allranks
 
 COMMAND = "{type: command, command: echo, environment: {image: ubuntu}}"
 
@@ -40,11 +37,6 @@ def test_nesting_that_libyaml_cannot_bear_is_refused():
     said = done.stdout.splitlines()
     assert len(said) == 5
     assert all("nested too deeply to be read: more than 100 mappings and lists" in line for line in said), said
-
-
-def test_what_is_too_deep_has_its_place():
-    _, source = parse_yaml("a: " + "[" * 101 + "]" * 101, Path("x.yaml"))
-    assert [problem.where.count(".0") for problem in source.problems] == [99]
 
 
 def test_wide_documents_and_brackets_in_texts_are_read():
@@ -115,20 +107,6 @@ def test_pipelines_that_multiply_or_go_deep_are_refused(tmp_path):
     with pytest.raises(SpecError, match="more than 20 pipelines are inside each other"):
         read_spec(chain(deep, 200, 1))
     assert read_spec(chain(tmp_path, Budget().nested, 1)).steps
-
-
-def test_the_ranks_of_a_large_step_share_what_is_alike(tmp_path):
-    cluster = EmulatedCluster(nodes=1_000, processes=8, port=6105, threads=1)
-    first, second = (node_variables(cluster, node, tmp_path) for node in (0, 1))
-    assert first["AZ_BATCH_NODE_LIST"] is second["AZ_BATCH_NODE_LIST"]
-    assert second["AZ_BATCHAI_NODE_IP"] == "127.0.0.2"
-    (tmp_path / "p.yaml").write_text(
-        "type: pipeline\njobs:\n  train:\n    type: command\n    command: echo\n    environment: {image: ubuntu}\n"
-        "    distribution: {type: pytorch, process_count_per_instance: 1}\n"
-    )
-    done = allranks("run", "p.yaml", "--scale", "train=1000x100", "--dry-run", "--json", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "1,000 x 100 ranks are more than the 10,000" in json.loads(done.stdout)["error"]["message"]
 
 
 def test_limits_are_raised_and_lowered_by_the_environment(monkeypatch, tmp_path):

@@ -9,22 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import UsageError
-from allranks.spec import Reference, find_references, literal_text, replace_references, single_reference
 from allranks.spec.expressions import bracket_faults, near_references, render_command, single_quoted_inputs
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}(\.[A-Za-z_][A-Za-z0-9_]{0,8})?", fullmatch=True)
 STEPS = st.from_regex(r"[a-z_][a-z0-9_-]{0,8}", fullmatch=True)
 PLAIN = st.text(alphabet=st.characters(blacklist_characters="${}[]"), max_size=20)
-SCOPES = st.sampled_from(["inputs", "outputs", "search_space", "parent.inputs", "parent.outputs"])
-OF_A_STEP = st.sampled_from(["parent.jobs", "parent.jobs.inputs"])
-REFERENCES = st.builds(Reference, SCOPES, NAMES) | st.builds(Reference, OF_A_STEP, NAMES, STEPS)
-
-
-@given(REFERENCES)
-def test_what_is_written_is_read_again(reference):
-    assert find_references(str(reference)) == (reference,)
-    assert single_reference(f" {reference} ") == reference
-    assert find_references(str(reference).replace("{{", "{{ ").replace("}}", " }}")) == (reference,)
 
 
 @given(st.lists(st.tuples(PLAIN, NAMES, st.booleans()), max_size=6), st.data())
@@ -87,25 +76,6 @@ def test_the_shell_keeps_its_own_brackets(text):
 )
 def test_what_is_a_reference_or_the_shell_s_own_is_not_almost_one(text):
     assert list(near_references(text)) == []
-
-
-def test_single_is_one_reference_and_nothing_else():
-    assert single_reference("${{parent.inputs.a}}x") is None
-    assert single_reference("${{a}}${{b}}") is None
-    assert single_reference(5) is None
-    assert single_reference("text") is None
-
-
-def test_substitute_gives_each_reference_to_the_caller():
-    text = "azureml:${{parent.inputs.name}}:${{parent.inputs.version}}"
-    assert replace_references(text, lambda reference: reference.name.upper()) == "azureml:NAME:VERSION"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(True, "True"), (False, "False"), (10, "10"), (0.1, "0.1"), (1e-05, "1e-05"), ("a b", "a b")]
-)
-def test_literals_are_written_as_azure_ml_writes_them(value, text):
-    assert literal_text(value) == text
 
 
 @pytest.mark.parametrize(

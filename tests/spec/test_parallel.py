@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from allranks.spec import read_spec
+from allranks.errors import Problem, SpecError
+from allranks.spec import check_document, read_spec
 from allranks.spec.parallel import ParallelComponent, batch_size
 
 STEP: dict = {
@@ -89,30 +90,23 @@ def written(tmp_path: Path):
     return write
 
 
+def problems_at(path: Path) -> list[Problem]:
+    """List what is wrong with a file."""
+    try:
+        return check_document(read_spec(path))
+    except SpecError as error:
+        return list(error.problems)
+
+
 @pytest.mark.parametrize(("place", "value", "where", "said", "sdk"), MISTAKES)
-def test_a_mistake_is_said_once_with_its_place(problems_at, written, place, value, where, said, sdk):
+def test_a_mistake_is_said_once_with_its_place(written, place, value, where, said, sdk):
     problems = problems_at(written(place, value))
     found = [one for one in problems if one.where == ".".join(filter(None, ("jobs.score", where)))]
     assert any(said in f"{one.message} {one.hint}" for one in found), problems
     assert len({one.message for one in found}) == len(found)
 
 
-@pytest.fixture
-def problems_at():
-    """Return a function that lists what is wrong with a file."""
-    from allranks.errors import SpecError
-    from allranks.spec import check_document
-
-    def problems(path: Path):
-        try:
-            return check_document(read_spec(path))
-        except SpecError as error:
-            return list(error.problems)
-
-    return problems
-
-
-def test_a_sound_step_has_no_problem_and_the_sdk_takes_it(problems_at, written):
+def test_a_sound_step_has_no_problem_and_the_sdk_takes_it(written):
     pytest.importorskip("azure.ai.ml")
     from azure.ai.ml import load_job
 
@@ -149,7 +143,7 @@ def test_sizes(text, number):
     assert batch_size(text) == number
 
 
-def test_a_component_of_another_kind_is_refused(problems_at, tmp_path):
+def test_a_component_of_another_kind_is_refused(tmp_path):
     command = {"type": "command", "name": "c", "command": "ls", "environment": "azureml:e:1"}
     document = {"type": "pipeline", "jobs": {"score": {"type": "parallel", "component": command}}}
     (tmp_path / "p.yml").write_text(json.dumps(document))

@@ -21,7 +21,6 @@ from allranks.spec import (
     pipeline_from,
     read_component,
     read_pipeline,
-    read_spec,
 )
 from allranks.spec.document import parse_yaml, read_yaml
 from allranks.spec.graph import step_dependencies
@@ -212,18 +211,6 @@ def test_a_registry_component(folder):
     assert component.environment == Environment("azureml://registries/azureml/environments/text-gpu/labels/latest")
 
 
-def test_the_example_components(folder):
-    for name in ("prepare.yaml", "train.yaml"):
-        assert check_document(read_spec(folder / name)) == []
-    component = read_component(folder / "train.yaml")
-    assert component.distribution == Distribution("pytorch", 2)
-    assert component.resources == Resources(1, shm_size="2g")
-    assert component.code == folder / "src"
-    assert component.includes == (folder / "common",)
-    assert component.outputs == {"model": Output("model", "mlflow_model")}
-    assert [name for name, one in component.inputs.items() if one.required] == ["data"]
-
-
 def test_a_job_with_every_kind_of_step(job):
     assert check_document(job, {}) == []
     assert job.settings.default_compute == "azureml:cpu-cluster"
@@ -256,10 +243,6 @@ def test_the_settings_of_steps(job):
     assert search.sweep.space["epochs"] == {"type": "choice", "values": [1, 2]}
     assert search.sweep.limits["max_total_trials"] == 4
     assert job.steps["score"].outputs["model"] == Output("model", path="${{parent.outputs.scored}}", mode="upload")
-
-
-def test_one_file_is_read_once(job):
-    assert job.steps["train"].component is job.steps["search"].component
 
 
 def test_a_pipeline_in_a_pipeline(folder):

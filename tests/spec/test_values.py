@@ -67,26 +67,6 @@ def test_ranges_include_their_ends(value, low, high):
     assert isinstance(found, Problem) == (not low <= value <= high)
 
 
-@given(
-    st.one_of(st.text(), st.integers(), st.floats(), st.booleans()), st.sampled_from(["integer", "number", "boolean"])
-)
-def test_a_typed_value_stays_as_it_is(value, type_):
-    declared = Input("x", type_)
-    typed = check_value(declared, value)
-    if not isinstance(typed, Problem):
-        assert check_value(declared, typed) == typed
-        assert check_value(declared, str(typed)) == typed
-
-
-def test_the_rule_is_in_the_message():
-    declared = Input("epochs", "integer", min=0, max=10000)
-    assert str(check_value(declared, "abc", "jobs.train.inputs.epochs")) == (
-        "jobs.train.inputs.epochs: 'abc' is not an integer (0 to 10000)."
-    )
-    assert str(check_value(Input("x", "number", max=0.5), 2)) == "2 is above the maximum of 0.5 (at most 0.5)."
-    assert str(check_value(Input("x", "mltable"), 2)) == "2 is not a path, and the input takes an mltable."
-
-
 def test_a_quote_is_refused_only_inside_single_quotes(tmp_path):
     component = Component("c", Source(None, tmp_path), command="a '${{inputs.x}}' \"${{inputs.y}}\"")
     (problem,) = check_command_values(component, {"x": "it's", "y": "it's", "z": None, "n": 3})
