@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.artifact_paths import artifact_path_help
 from tests.local.support import pipeline, run_json
 
 PIPELINE = """
@@ -27,10 +26,3 @@ def test_a_step_that_logs_to_an_absolute_path_says_why_that_is_refused(tmp_path:
     (tmp_path / "src" / "log.py").write_text("import mlflow, sys\nmlflow.log_artifacts('.', sys.argv[1])\n")
     failure = run_json(pipeline(tmp_path, PIPELINE), cwd=tmp_path)["steps"]["log"]["failure"]
     assert "Azure ML's takes it: give log_model a name" in failure["message"]
-
-
-def test_other_names_are_not_commented() -> None:
-    """The first line is that of MLflow 2.9.2 after ``mlflow.sklearn.log_model``, with its own store."""
-    line = "mlflow.exceptions.MlflowException: Invalid artifact path: '/mnt/out/model'. Names may be treated as files"
-    assert "save_model the path of an output" in artifact_path_help(["Traceback", line])
-    assert artifact_path_help(["Invalid artifact path: '../up'", "Invalid model name ('a.b') provided"]) == ""

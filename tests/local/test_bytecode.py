@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from allranks.local.bytecode import add_bytecode
 from allranks.local.snapshot import SnapshotFile
 from tests.local.support import allranks
@@ -49,25 +47,10 @@ def test_a_text_that_a_rank_has_changed_is_compiled(tmp_path: Path) -> None:
     assert imported(folder, change, SHOW) == "2 True compiled"
 
 
-@pytest.mark.parametrize("text", ["def f(:", "value = '\\d'", "value = 1 is 1", "\0"])
-def test_what_python_has_to_say_of_a_text_it_says_to_each_rank(tmp_path: Path, text: str) -> None:
-    (folder,) = laid(tmp_path, text)
-    assert not list(folder.rglob("*.pyc"))
-    assert not list((tmp_path / "kept").iterdir())
-
-
 def test_where_nothing_can_be_kept_ranks_compile(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("")
     (folder,) = laid(tmp_path, "value = 1\ndef f(): pass\n")
     assert imported(folder, SHOW) == "1 True compiled"
-
-
-def test_old_versions_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("allranks.local.bytecode._MOST_KEPT", 4)
-    for number in range(6):
-        (folder,) = laid(tmp_path, f"value = {number}\ndef f(): pass\n")
-    assert len(list((tmp_path / "kept").iterdir())) <= 4
-    assert imported(folder, SHOW) == "5 True found"
 
 
 def test_the_ranks_of_a_run_find_it(tmp_path: Path) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from allranks.errors import UsageError
 from allranks.local import checkout
 from allranks.local.assets import CloudStandIns, register_asset
 from allranks.local.checkout import CheckoutFiles, project_root
-from allranks.local.checkout_assets import COMPONENTS, DATA, ENVIRONMENTS, MODELS, CheckoutAssets
+from allranks.local.checkout_assets import ENVIRONMENTS, CheckoutAssets
 from allranks.local.folders import RunsHome
 from allranks.performing import prepare_run
 from allranks.request import RunRequest
@@ -137,35 +136,6 @@ def test_every_form_of_a_reference_finds_a_component(project, reference):
     )
 
 
-def test_the_kind_counts(project):
-    found = assets(project)
-    assert found.find("azureml:counting@latest", [COMPONENTS]) is None
-    assert found.find("azureml://registries/shared/models/count_rows/versions/2", [COMPONENTS, MODELS]) is None
-    assert found.find("azureml:rows:1", [DATA, MODELS]).kind == DATA
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("name: x\ntype: mlflow_model\npath: .\n", MODELS),
-        ("name: x\npath: .\n$schema: https://azuremlschemas.azureedge.net/latest/model.schema.json\n", MODELS),
-        ("$schema: 'https://azuremlschemas.azureedge.net/latest/data.schema.json'\nname: 'x' # his\npath: .\n", DATA),
-        ('name: "x"\nbuild: {path: .}\n', ENVIRONMENTS),
-        ("name: x\ntype: parallel\ntask: {}\n", COMPONENTS),
-        ("name: x\ndependencies: [python]\n", None),  # conda's own file
-        ("name: x\nimage: y\nservices: {}\n", None),  # of docker compose
-        ("name: x\non: push\njobs: {}\n", None),  # of GitHub
-        ("name: x\nimage: [\n", None),
-        ("$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\nname: x\njobs: {}\n", None),
-        ("inner:\n  name: x\nimage: y\n", None),
-    ],
-)
-def test_what_a_file_is_follows_from_its_schema_or_its_keys(tmp_path, text, kind):
-    write(tmp_path / "x.yml", text)
-    found = CheckoutAssets.around(tmp_path).find("azureml:x:1", [COMPONENTS, ENVIRONMENTS, DATA, MODELS])
-    assert (found and found.kind) == kind
-
-
 def test_the_newest_is_the_highest_number(project):
     for version in (9, 10):
         write(project / f"components/v{version}/component.yml", COMPONENT.format(version=version))
@@ -214,14 +184,6 @@ def test_of_equal_files_the_nearest_to_the_target_is_meant(project):
     assert CloudStandIns(checkout=assets(project)).find_environment("azureml:counting:1") == near
 
 
-def test_a_file_with_the_version_does_not_win_over_a_nearer_one_without(project):
-    write(project / "jobs/rows.yml", "name: rows\ntype: uri_file\npath: ../data/files/rows.csv\n")
-    with pytest.raises(UsageError, match="just as well"):
-        assets(project).find("azureml:rows:1", [DATA])
-    write(project / "jobs/rows1.yml", "name: rows\nversion: 1\ntype: uri_file\npath: ../data/files/rows.csv\n")
-    assert assets(project).find("azureml:rows:1", [DATA]).file.name == "rows1.yml"
-
-
 @pytest.mark.parametrize(
     ("path", "words"),
     [
@@ -239,12 +201,6 @@ def test_data_that_lies_elsewhere_is_refused_with_its_yaml(project, path, words)
     assert "--map azureml:rows:1=PATH" in refused.stderr
 
 
-def test_a_mapped_datastore_serves_the_data_that_a_file_describes(project):
-    write(project / "data/rows.yml", "name: rows\ntype: uri_file\npath: azureml://datastores/blob/paths/rows.csv\n")
-    stands = CloudStandIns({"azureml://datastores/blob/paths": project / "data/files"}, checkout=assets(project))
-    assert stands.find("azureml:rows:1") == project / "data/files/rows.csv"
-
-
 def test_the_mapping_wins_then_what_a_run_registered_then_the_checkout(project):
     home = RunsHome(project / ".allranks")
     mapped, registered = write(project / "mapped", ""), write(home.runs / "run/registered", "")
@@ -253,29 +209,6 @@ def test_the_mapping_wins_then_what_a_run_registered_then_the_checkout(project):
     register_asset(home, "rows", None, registered, "uri_file")
     assert CloudStandIns({}, home, assets(project)).find("azureml:rows:1") == registered
     assert CloudStandIns({"azureml:rows": mapped}, home, assets(project)).find("azureml:rows:1") == mapped
-
-
-def test_nothing_is_looked_at_while_everything_is_known_otherwise(project):
-    found = assets(project)
-    stands = CloudStandIns({"azureml:rows": project}, checkout=found)
-    stands.find("azureml:rows:1")
-    stands.find_component("train_ddp")
-    stands.find("https://host/data")
-    assert found.files.opened == 0
-
-
-def test_each_file_of_a_large_project_is_opened_once(project):
-    for number in range(2000):
-        write(project / f"many/{number % 40}/{number}.yml", f"name: other{number}\nversion: 1\n")
-    for skipped in (".hidden", "node_modules", "env/conda-meta", "runs", "clone"):
-        write(project / skipped / "rows.yml", "name: rows\ntype: uri_file\npath: .\n")
-    for mark in ("runs/CACHEDIR.TAG", "env/pyvenv.cfg", "clone/.git/HEAD"):
-        write(project / mark, "")
-    found = assets(project)
-    for _ in range(3):
-        assert found.find("azureml:rows:1", [DATA]).file == project / "data/rows.yml"
-        assert found.find("azureml:counting:1", [ENVIRONMENTS]) is not None
-    assert found.files.opened == 2000 + 4
 
 
 def test_limits_keep_what_is_nearest_and_are_told(project, monkeypatch):
@@ -307,10 +240,3 @@ def test_a_project_ends_at_git_and_below_the_home_folder(tmp_path, monkeypatch, 
     write(tmp_path / marked, "")
     (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     assert project_root(tmp_path / folder) == tmp_path / root
-
-
-def test_of_the_home_folder_only_its_own_files_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    write(tmp_path / "env.yml", "name: x\nimage: y\n")
-    write(tmp_path / "below/env.yml", "name: x\nimage: z\n")
-    assert CheckoutFiles(tmp_path).named("x") == [tmp_path / "env.yml"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.components.training import arguments, write_digits
-from tests.helpers import ROOT, clean_environment
+from tests.helpers import ROOT
 from tests.local.support import allranks, command, environ, run_json
 
 CLOSED = ["<&-", "<&- >&- 2>&-"]
@@ -26,16 +24,6 @@ def test_a_run_logs_its_metrics(closed: str, tmp_path: Path) -> None:
     (state,) = tmp_path.glob(".allranks/runs/*/run.json")
     assert json.loads(state.read_text())["steps"]["logs"]["metrics"]["seen"] == 3
     assert not (state.parent / "tracking.txt").read_text()
-
-
-def test_a_component_trains_without_the_engine(tmp_path: Path) -> None:
-    data = write_digits(tmp_path / "digits", rows=100)
-    script = ROOT / "components/train_ddp/train_ddp.py"
-    words = [sys.executable, str(script), *arguments(data, tmp_path, epochs=1)]
-    line = f"exec {shlex.join(words)} 2>&-"
-    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=clean_environment({}), check=False)
-    assert done.returncode == 0
-    assert (tmp_path / "model/MLmodel").exists()
 
 
 def test_a_tracking_server_that_cannot_start_is_named_and_fails_clients_at_once(tmp_path: Path) -> None:

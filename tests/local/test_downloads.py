@@ -10,8 +10,6 @@ import pytest
 from allranks.local import downloads
 from allranks.local.downloads import copy_inputs, unchanged_inputs
 from allranks.local.fingerprint import tree_fingerprint
-from allranks.local.parallel.tables import list_files
-from allranks.local.read_only import lockable_inputs
 from tests.local.support import pipeline, run_json, step
 
 WRITES = "echo more >> ${{inputs.data}}/a; rm ${{inputs.data}}/b/c; ls -R ${{inputs.data}} > ${{outputs.out}}"
@@ -74,15 +72,6 @@ def test_a_step_that_says_ro_mount_may_not_write(data: Path, tmp_path: Path) -> 
         assert tree_fingerprint(data) == before
 
 
-def test_an_input_around_what_a_step_writes_to_is_not_locked(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(data)
-    runs = tmp_path / ".allranks" / "runs" / "1"
-    assert lockable_inputs([tmp_path, data, tmp_path / "link", runs / "a" / "out"], [runs]) == (
-        bytes(runs / "a" / "out"),
-        bytes(data),
-    )
-
-
 def test_what_is_too_large_is_not_copied(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {data: tree_fingerprint(data)}
     assert copy_inputs({"x": data, "y": data}, {"x"}, files, tmp_path / "copies") == {"x": tmp_path / "copies" / "x"}
@@ -140,14 +129,3 @@ def test_pipes_and_sockets_are_no_artifacts(tmp_path: Path) -> None:
     one = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {{one: {leaves}}}\n"), cwd=tmp_path)["steps"]["one"]
     assert one["status"] == "succeeded", one
     assert [path.name for path in Path(one["outputs"]["artifacts"], "outputs").iterdir()] == ["kept"]
-
-
-def test_a_parallel_step_divides_the_files_of_linked_folders_too(tmp_path: Path) -> None:
-    """They were left out without a word, though a step that lists its input sees them."""
-    (tmp_path / "data").mkdir()
-    (tmp_path / "more").mkdir()
-    (tmp_path / "data" / "a").touch()
-    (tmp_path / "more" / "b").touch()
-    (tmp_path / "data" / "linked").symlink_to("../more")
-    found = list_files(tmp_path / "data")
-    assert [path.relative_to(tmp_path / "data").as_posix() for path in found] == ["a", "linked/b"]

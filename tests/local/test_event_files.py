@@ -61,12 +61,6 @@ def test_damage_ends_the_reading_and_raises_nothing(tmp_path: Path) -> None:
     header = struct.pack("<Q", 2**63)
     damaged.write_bytes(header + struct.pack("<I", _masked_crc(header)))
     assert read_event_file(damaged) == ([], 0)
-    for _ in range(300):  # the checksums are right and the message is not
-        data = chance.randbytes(chance.randrange(40))
-        size = struct.pack("<Q", len(data))
-        record = size + struct.pack("<I", _masked_crc(size)) + data + struct.pack("<I", _masked_crc(data))
-        damaged.write_bytes(record + content)
-        assert len(read_event_file(damaged)[0]) >= len(whole)
     assert read_event_file(tmp_path / "missing") == ([], 0)
 
 

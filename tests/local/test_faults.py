@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -70,10 +69,8 @@ def gone(folder: Path) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_everything_and_says_so(running, number):
     engine, _, _, folder = running
-    started = time.monotonic()
     engine.send_signal(number)
     assert engine.wait(timeout=10) == 128 + number
-    assert time.monotonic() - started < 3
     wait_for(lambda: gone(folder), 2)
     state = json.loads(next((folder / ".allranks/runs").glob("*/run.json")).read_text())
     assert state["status"] == "cancelled"
@@ -105,7 +102,6 @@ def test_what_it_was_started_to_ignore_ends_nothing(tmp_path):
     wait_for((tmp_path / "ignored").exists)
     for number in (signal.SIGHUP, signal.SIGINT):
         engine.send_signal(number)
-    time.sleep(0.3)
     (tmp_path / "go").touch()
     assert json.loads(engine.communicate(timeout=20)[0])["status"] == "succeeded"
     assert (tmp_path / "ignored").read_text() == "[]", "its ranks have Azure's"
@@ -142,14 +138,12 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_one_killed_rank_ends_the_gang_within_a_second(running):
+def test_one_killed_rank_ends_the_gang(running):
     engine, marker, _, folder = running
     ranks = set(carrying(marker)) & set(children_of(engine.pid))
     rank_3 = next(pid for pid in ranks if b"\0RANK=3\0" in Path(f"/proc/{pid}/environ").read_bytes())
-    started = time.monotonic()
     os.kill(rank_3, signal.SIGKILL)
     output, _ = engine.communicate(timeout=20)
-    assert time.monotonic() - started < 3
     assert engine.returncode == 1
     assert b"rank 3 on node 1 was killed by SIGKILL" in output
     assert gone(folder)
@@ -268,15 +262,17 @@ def test_editing_the_code_during_a_run_changes_the_next_run_only(tmp_path):
         f"""
         type: pipeline
         jobs:
-          first: {step("sleep 2", outputs="out: {type: uri_folder}")}
+          first: {step("until [ -e $AT/go ]; do sleep 0.05; done", outputs="out: {type: uri_folder}")}
           second: {step("bash say.sh", inputs="data: '${{parent.jobs.first.outputs.out}}'", more="code: ./code")}
         """,
     )
-    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
+    variables = environ(AT=str(tmp_path))
+    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=variables, stdout=subprocess.PIPE)
     copied(tmp_path, "echo old\n")
     script.write_text("echo new\n")
+    (tmp_path / "go").touch()
     before = json.loads(engine.communicate(timeout=30)[0])["steps"]["second"]
-    after = run_json(file, cwd=tmp_path)["steps"]["second"]
+    after = run_json(file, cwd=tmp_path, AT=str(tmp_path))["steps"]["second"]
     logs = [Path(s["folder"], "user_logs/std_log.txt").read_text() for s in (before, after)]
     assert logs == ["old\n", "new\n"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from allranks.local.folders import StepFolder
-from allranks.local.logged import FollowedFiles, LoggedFiles
+from allranks.local.logged import LoggedFiles
 from allranks.local.metrics_file import MetricsFollower, read_metrics
 
 
@@ -78,31 +78,6 @@ def test_a_file_that_is_another_one_is_read_from_its_start(
     assert steps(files) == [*range(31, 31 + count)]
     append(folder.metrics(), line(90))
     assert steps(files) == [*range(31, 31 + count), 90]
-
-
-def test_a_file_that_is_removed_says_nothing_until_it_is_there_again(folder: StepFolder) -> None:
-    files = LoggedFiles(folder)
-    assert steps(files) == []
-    folder.metrics().write_text(line(1))
-    assert steps(files) == [1]
-    folder.metrics().unlink()
-    assert steps(files) == []
-    folder.metrics().write_text(line(1) + line(2))
-    assert steps(files) == [1, 2]
-
-
-def test_what_was_read_is_not_read_again_and_the_caller_may_change_what_it_got(folder: StepFolder) -> None:
-    folder.metrics().write_text("".join(line(step) for step in range(1000)))
-    followed = FollowedFiles()
-    files = followed.of(folder, [])
-    files.read_curves()["loss"].clear()
-    assert len(files.read_curves()["loss"]) == 1000
-    size = folder.metrics().stat().st_size
-    with folder.metrics().open("r+b") as opened:  # which is noticed at the end of what was read alone
-        opened.write(b"x" * (size - 1000))
-    append(folder.metrics(), line(1000))
-    assert len(followed.of(folder, []).read_curves()["loss"]) == 1001
-    assert len(FollowedFiles().of(folder, []).read_curves()["loss"]) < 1000
 
 
 def test_lines_that_nobody_can_read_or_show_do_no_harm(folder: StepFolder) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import shlex
-import signal
 import subprocess
 import sys
 import threading
@@ -15,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local import assets
-from allranks.local.assets import CloudStandIns, register_asset
+from allranks.local.assets import register_asset
 from allranks.local.cache import Workplace, discard_leftovers
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
@@ -127,23 +125,6 @@ def test_a_killed_run_shows_which_of_its_steps_had_finished(tmp_path):
     assert statuses == ["succeeded", "cancelled"]
 
 
-def test_a_run_that_ends_before_its_sweep_has_a_trial_still_has_its_page(tmp_path):
-    trial = "{type: command, command: echo, environment: 'azureml:any:1', inputs: {x: {type: number}, data: {type: uri_folder}}}"
-    tune = (
-        f"{{type: sweep, trial: {trial}, sampling_algorithm: grid, search_space: {{x: {{type: choice, values: [1]}}}}, "
-        "inputs: {data: '${{parent.jobs.first.outputs.out}}'}, "
-        "objective: {goal: maximize, primary_metric: score}, limits: {max_total_trials: 1}}"
-    )
-    first = step("sleep 300", outputs="out: {type: uri_folder}")
-    engine = start("run", pipeline(tmp_path, f"type: pipeline\njobs: {{first: {first}, tune: {tune}}}\n"), cwd=tmp_path)
-    wait_for(lambda: list(tmp_path.glob(".allranks/runs/*/steps/first/step.json")))
-    engine.terminate()
-    said, _ = engine.communicate(timeout=20)
-    assert "Traceback" not in said
-    assert engine.returncode == 128 + signal.SIGTERM
-    assert list(tmp_path.glob(".allranks/runs/*/report.html"))
-
-
 # Registered outputs
 
 
@@ -168,14 +149,6 @@ def test_engines_that_register_at_the_same_time_lose_no_version(tmp_path):
             pool.map(lambda n: register_asset(home, "model", None, tmp_path / str(n), "uri_folder"), range(24))
         )
     assert sorted(chosen, key=int) == [str(number) for number in range(1, 25)]
-
-
-def test_the_latest_version_is_the_one_registered_last_though_the_clock_was_set_back(tmp_path, monkeypatch):
-    for version, now in (("a", 2e9), ("b", 1e9)):
-        (tmp_path / version).touch()
-        monkeypatch.setattr(assets.time, "time", lambda now=now: now)
-        register_asset(RunsHome(tmp_path), "model", version, tmp_path / version, "uri_file")
-    assert CloudStandIns(home=RunsHome(tmp_path)).find("azureml:model@latest") == tmp_path / "b"
 
 
 # Workplaces

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from allranks.local.planning import plan_pipeline
-from allranks.spec import read_pipeline
 from tests.local.support import allranks, pipeline, run_json, step
 
 CHECK = """\
@@ -162,19 +159,3 @@ def test_a_literal_that_a_step_writes_is_given_as_a_value(tmp_path):
     )
     result = run_json(file, cwd=tmp_path)
     assert Path(result["steps"]["say"]["folder"], "user_logs", "std_log.txt").read_text() == "it is True\n"
-
-
-def test_a_dry_run_says_when_a_step_would_run(tmp_path):
-    lines = allranks("run", branching(tmp_path), "--dry-run", cwd=tmp_path).stdout
-    assert "choose: would decide by <check.large>\n" in lines
-    assert "big: 1 x 1, would run if choose is true," in lines
-    assert "small: 1 x 1, would run if choose is false," in lines
-
-
-@pytest.mark.parametrize(("text", "decided"), [("true", "True"), ("TRUE", "True"), ("false", "False")])
-def test_a_condition_that_is_a_text_is_read_as_the_boolean_that_it_says(tmp_path, text, decided):
-    """A pipeline's input may be a string: "true" was taken for false, and the other branch ran without a word."""
-    read = read_pipeline(branching(tmp_path, condition="${{parent.inputs.flag}}"))
-    flag = replace(read.inputs["flag"], type="string", default=text)
-    plan = plan_pipeline(replace(read, inputs={**read.inputs, "flag": flag}))
-    assert plan.steps["choose"].inputs["condition"] == decided

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.launch import mpi_agent
 from allranks.local.launch.mpi import find_mpirun
 from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
 
@@ -56,15 +55,6 @@ def test_mpi_on_two_nodes(tmp_path):
         assert not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "LOCAL_RANK", "NODE_RANK"} & set(seen)
     assert len({seen["cwd"] for seen in ranks}) == 2
     assert len({seen["TMPDIR"] for seen in ranks}) == 2
-
-
-def test_open_mpi_may_be_installed_in_a_folder_with_a_space() -> None:
-    """It names its own folder without quotes in what it asks the other hosts to run."""
-    words = ("/a folder/.venv", "node1", "X=/a folder/.venv/lib:/a folder/.venv;", 'echo "$X"')
-    done = subprocess.run(
-        [sys.executable, "-I", mpi_agent.__file__, *words], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "/a folder/.venv/lib:/a folder/.venv\n"
 
 
 def test_mpi_on_one_node_has_no_batch_master(tmp_path):

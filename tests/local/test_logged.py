@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
@@ -10,17 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import allranks
-from allranks.cli.live_curves import LiveCurves
-from allranks.cli.live_table import status_table
 from allranks.cli.sparklines import draw_sparkline, draws_blocks
-from allranks.local.curves import draw_charts
-from allranks.local.folders import RunsHome, write_json_file
+from allranks.local.folders import RunsHome
 from allranks.local.logged import LoggedFiles, read_logged_values, read_metric_curves
 from allranks.local.metrics_file import metrics_document
-from allranks.local.result import StepResult
 from allranks.local.tracking.jobs import JobRuns
 from allranks.local.tracking.points import log_batch
 from allranks.local.tracking.reading import TrackingReader
@@ -237,13 +231,6 @@ def test_a_curve_is_drawn_of_whatever_is_finite_and_in_letters_where_there_is_no
         assert draw_sparkline(range(8), 8) == "_.-~=+*#"
     finally:
         draws_blocks.cache_clear()
-
-
-@pytest.mark.parametrize("values", [(1e308, -1e308), (5e-324, 1.0), (0.0, 0.0), (1e308, 5e-324), (1.0, 1.0 + 2**-52)])
-def test_a_chart_is_drawn_of_whatever_is_finite(values: tuple[float, float]) -> None:
-    (chart,) = draw_charts({"m": [(1, values[0]), (2, values[1])]})
-    assert "nan" not in repr(chart)
-    assert all(-1 <= float(y) <= 171 for pair in chart.lines[0].points.split() for y in [pair.split(",")[1]])
 
 
 PLAIN = """\

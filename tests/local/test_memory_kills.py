@@ -11,13 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.gang_failure import memory_words
 from allranks.local.resources.memory_kills import (
     KillCounter,
-    MemoryLimit,
     count_machine_kills,
     find_memory_group,
-    find_memory_limit,
 )
 from tests.local.support import allranks, command, environ, pipeline, run_json, step, wait_for
 
@@ -81,10 +78,6 @@ def test_a_rank_that_somebody_kills_is_not_said_to_lack_memory(tmp_path: Path) -
     )
 
 
-VERSION_1 = """oom_kill_disable 0
-under_oom 0
-oom_kill 3
-"""
 VERSION_2 = """low 0
 high 0
 max 1188
@@ -126,26 +119,6 @@ def test_version_2_counts_and_limits_of_groups_above_hold_too(tmp_path: Path) ->
     assert find_memory_group(files) is None, "the machine's own group has no such file: then /proc/vmstat counts"
 
 
-@pytest.mark.parametrize(
-    ("path", "root"),
-    [("/docker/ab", "/docker/ab"), ("/docker/ab", "/"), ("/../cd", "/")],
-    ids=["container", "machine", "out of sight"],
-)
-def test_version_1_is_taken_where_both_are_mounted(tmp_path: Path, path: str, root: str) -> None:
-    top = tmp_path / "memory"
-    own = top / "docker/ab" if (path, root) == ("/docker/ab", "/") else top
-    group(top, memory_oom_control=VERSION_1, memory_limit_in_bytes="9223372036854771712\n")
-    group(own, memory_oom_control=VERSION_1, memory_limit_in_bytes="9223372036854771712\n")
-    mounts = (
-        f"41 31 0:38 / {tmp_path}/unified rw - cgroup2 cgroup2 rw\n"
-        f"33 31 0:30 / {tmp_path}/cpuset rw - cgroup cgroup rw,cpuset\n35 31 0:32 {root} {top} rw - cgroup cgroup rw,memory\n"
-    )
-    found = find_memory_group(proc(tmp_path, f"4:memory:{path}\n3:cpuset:/\n1:cpu,cpuacct:/\n0::/\n", mounts))
-    assert found is not None
-    assert found.folder == own
-    assert found.count_kills() == 3
-
-
 def test_a_kill_explains_one_end_alone() -> None:
     counts = iter([2, 2, 3, 3, 3, 4])
     counter = KillCounter(lambda: next(counts))
@@ -155,11 +128,3 @@ def test_a_kill_explains_one_end_alone() -> None:
     third = counter.mark()
     assert counter.explain(third) is True
     assert KillCounter(lambda: None).explain(None) is None
-
-
-def test_a_peak_far_below_the_limit_is_not_left_unexplained() -> None:
-    limit = MemoryLimit(12_000_000_000, "the machine")
-    assert memory_words(11_800_000_000, limit) == "peak 11.8 GB of the 12.0 GB that the machine has"
-    assert "other processes had the rest" in memory_words(3_000_000_000, limit)
-    assert memory_words(None, limit) == "it came before the first look; the machine has 12.0 GB"
-    assert find_memory_limit().size > 0

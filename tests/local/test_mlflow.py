@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from allranks.local.folders import RunsHome
-from allranks.local.sweep.history import MetricHistory
-from allranks.local.tracking.jobs import JobRuns
-from allranks.local.tracking.points import log_metric
 from allranks.local.tracking.reading import TrackedRun, TrackingReader, read_tracked_run
-from allranks.local.tracking.store import TrackingStore
 from tests.local.support import allranks, pipeline, run_json
 
 # A client without MLflow, which takes seconds to import: the same requests over one connection.
@@ -119,24 +115,6 @@ def test_a_run_that_logs_nothing_starts_no_server(tmp_path):
     assert result["exit"] == 0
     assert not (Path(result["run_dir"]) / "tracking.txt").exists()
     assert tracked(tmp_path, result["steps"]["train"]).metrics == {}
-
-
-def test_what_is_no_number_is_no_value_of_a_trial(tmp_path):
-    home = RunsHome(tmp_path)
-    home.prepare()
-    jobs = JobRuns(home, "r", "e", "p")
-    jobs.begin()
-    run, store = jobs.begin_step("tune.0"), TrackingStore(home)
-    for value in ("Infinity", "NaN"):
-        log_metric(store, {"run_id": run, "key": "m", "value": value})
-    with TrackingReader(home) as reader:
-        folder = home.run("r").step("tune.0")
-        history = MetricHistory(folder, reader, "m")
-        assert history.values() == []
-        assert history.is_known_empty()
-        assert not MetricHistory(folder, reader, "other").is_known_empty()
-        log_metric(store, {"run_id": run, "key": "m", "value": 3})
-        assert history.values() == [3]
 
 
 MLFLOW = """

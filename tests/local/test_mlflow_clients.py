@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.folders import RunsHome
-from allranks.local.tracking.reading import TrackingReader
 from tests.local.support import pipeline, run_json
-from tests.local.test_mlflow import CLIENT, tracked
+from tests.local.test_mlflow import tracked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -132,29 +130,3 @@ def test_autologging_and_a_sweep_of_plain_mlflow(tmp_path: Path) -> None:
     assert steps["net"]["params"]["optimizer_name"] == "SGD"
     assert [trial["metric"] for trial in steps["tune"]["trials"]] == [3.2, 1.2, 2.2]
     assert (steps["tune"]["best_trial"], steps["tune"]["metrics"]) == (1, {"m": 1.2})
-
-
-MANY = """
-import sys
-from client import call
-x = float(sys.argv[1])
-for number in range(50):
-    call("runs/log-metric", key=f"m{number}", value=(x - 3) ** 2 + number)
-"""
-
-
-def test_a_hundred_trials_four_at_a_time_lose_nothing(tmp_path: Path) -> None:
-    """42 s on two busy cores; the client is not MLflow, which takes seconds to import."""
-    limits = "max_total_trials: 100, max_concurrent_trials: 4"
-    jobs = sweep("type: uniform, min_value: 0, max_value: 10", "m49", limits, sampling="random")
-    result = run_json(written(tmp_path, jobs, client=CLIENT, trial=MANY), cwd=tmp_path)
-    assert result["exit"] == 0, result
-    tune = result["steps"]["tune"]
-    errors = [(trial["parameters"]["x"] - 3) ** 2 for trial in tune["trials"]]
-    assert [trial["metric"] for trial in tune["trials"]] == [pytest.approx(error + 49) for error in errors]
-    assert tune["best_trial"] == errors.index(min(errors))
-    with TrackingReader(RunsHome(tmp_path / ".allranks")) as reader:
-        for number, error in enumerate(errors):
-            found = reader.metrics(f"{result['run_id']}-tune-{number}")
-            values = {name: [point.value for point in points] for name, points in found.items()}
-            assert values == {f"m{one}": [pytest.approx(error + one)] for one in range(50)}

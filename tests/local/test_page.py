@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
-import pytest
-
-from allranks.local.curves import metric_unit, thin_curve
-from allranks.local.page import render
 from tests.local.support import allranks, command, environ, pipeline, step, wait_for
 
 LOGGED = [
@@ -113,46 +106,3 @@ def test_a_page_tells_attempts_by_node_where_inputs_came_from_and_what_has_chang
     shown = json.loads(allranks("runs", "show", "latest", "--json", cwd=tmp_path).stdout)
     embedded = page.partition('id="document">')[2].partition("</script>")[0]
     assert json.loads(embedded) == shown
-
-
-def test_a_thinned_curve_keeps_its_ends_and_its_extremes() -> None:
-    points = [(float(x), 1.0) for x in range(100_000)]
-    points[33_333], points[77_777] = (33_333.0, 9.0), (77_777.0, -9.0)
-    thin = thin_curve(points, 1000)
-    assert len(thin) <= 1000
-    assert (thin[0], thin[-1]) == (points[0], points[-1])
-    assert {points[33_333], points[77_777]} < set(thin)
-    assert thin == sorted(thin)
-    assert thin_curve(points[:1000], 1000) == points[:1000]
-
-
-def test_units_are_told_by_names() -> None:
-    named = ("images_per_second", "epoch_seconds", "gpu_memory_gb", "accuracy", "loss", "val/accuracy", "stall_ms")
-    assert [metric_unit(name) for name in named] == ["images/s", "s", "GB", "share", "", "share", "ms"]
-
-
-@pytest.fixture
-def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    render._environment.cache_clear()
-    yield folder
-    render._environment.cache_clear()
-
-
-def test_templates_are_compiled_once(cache_folder: Path) -> None:
-    render.prepare_templates()
-    assert len(list(cache_folder.glob("allranks/templates/*.cache"))) == 6
-    render._environment.cache_clear()
-    with mock.patch("jinja2.Environment.compile", side_effect=AssertionError):
-        render.prepare_templates()
-
-
-def test_a_full_cache_folder_and_none_at_all_fail_no_page(cache_folder: Path) -> None:
-    with mock.patch("jinja2.bccache.Bucket.write_bytecode", side_effect=OSError(28, "No space left on device")):
-        render.prepare_templates()
-    assert not list(cache_folder.glob("allranks/templates/*"))
-    shutil.rmtree(cache_folder)
-    cache_folder.touch()
-    render._environment.cache_clear()
-    render.prepare_templates()

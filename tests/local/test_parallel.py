@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import textwrap
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -112,123 +114,136 @@ FAULTY = """
         {code}
         return list(map(os.path.basename, mini_batch))
 """
+STOPS_THE_COORDINATOR = """while len(os.listdir(os.environ["SEEN"])) < 2: time.sleep(0.01)
+        parent = os.getppid()
+        os.kill(parent, 19)
+        os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"sleep 0.5; kill -CONT {parent}")
+        raise ValueError("no")"""
 
 
-def faulty(folder: Path, code: str, **changes: object) -> dict:
-    """Run a step of seven mini batches of one file each; ``code`` knows the ``number`` in it, and how many ``tries``."""
-    (folder / "seen").mkdir()
-    variables = {"SEEN": str(folder / "seen")}
-    text = parallel(mini_batch_size="1", environment_variables=variables, **changes)
-    return run_json(jobs(project(folder, FAULTY.format(code=code)), score=text), cwd=folder)
+@dataclass(frozen=True)
+class Trouble:
+    """A step of seven mini batches of one file each that go wrong, and what comes of it.
+
+    Attributes:
+        code: in ``run()``; it knows the ``number`` in the file, and how many ``tries`` there were.
+        why: what the failure of the step says; empty where it succeeds.
+        tries: calls of ``run()`` for each mini batch.
+        left_out: numbers of the files that are not in the output.
+        metrics: of the step.
+        changes: of the step's document.
+        script: the entry script, where it is not ``FAULTY`` with the code.
+    """
+
+    code: str = ""
+    why: str = ""
+    tries: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
+    metrics: dict[str, int] = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)
+    script: str = ""
 
 
-def tries(folder: Path) -> list[int]:
-    return [len(path.read_text()) for path in sorted((folder / "seen").iterdir())]
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
+NO = "raise ValueError('no')"
+RETRIED = {"retry_settings": {"max_retries": 2, "timeout": 1}}
+ONCE = {"retry_settings": {"max_retries": 0, "timeout": 1}}
+TROUBLES = {
+    "raises": Trouble(
         "if number == 3 and tries < 3: raise ValueError('later')",
+        tries=(1, 1, 1, 3, 1, 1, 1),
+        metrics={"retries": 2},
+        changes=RETRIED,
+    ),
+    "killed": Trouble(
         "if number == 3 and tries < 3: os.kill(os.getpid(), 9)",
+        tries=(1, 1, 1, 3, 1, 1, 1),
+        metrics={"retries": 2},
+        changes=RETRIED,
+    ),
+    "hangs": Trouble(
         "if number == 3 and tries < 2: time.sleep(60)",
-    ],
-    ids=["raises", "killed", "hangs"],
-)
-def test_a_mini_batch_that_fails_is_tried_again(tmp_path, code):
-    result = faulty(tmp_path, code, retry_settings={"max_retries": 2, "timeout": 1})
-    assert result["exit"] == 0
-    assert tries(tmp_path) == [1, 1, 1, 2 if "sleep" in code else 3, 1, 1, 1]
-    assert Path(result["steps"]["score"]["outputs"]["out"]).read_text() == "".join(f"f0{n}\n" for n in range(7))
-    counted = {name: result["steps"]["score"]["metrics"].get(name, 0) for name in ("retries", "timeouts")}
-    assert counted == {"retries": 1 if "sleep" in code else 2, "timeouts": int("sleep" in code)}
-
-
-def test_calls_that_are_too_slow_are_seen_at_once_and_said_at_the_end(tmp_path: Path) -> None:
-    result = faulty(tmp_path, "time.sleep(60)", retry_settings={"max_retries": 0, "timeout": 1})
-    score = result["steps"]["score"]
-    assert (score["metrics"]["mini_batches"], score["metrics"]["timeouts"]) == (7, 7)
-    lines = "\n".join(score["failure"]["last_lines"])
-    assert (
-        "all 7 mini batches have failed; 7 calls of run() took longer than retry_settings.timeout = 1 s: raise it"
-        in lines
-    )
-
-
-def test_what_fails_for_good_is_left_out_within_the_thresholds(tmp_path):
-    result = faulty(
-        tmp_path,
+        tries=(1, 1, 1, 2, 1, 1, 1),
+        metrics={"retries": 1, "timeouts": 1},
+        changes=RETRIED,
+    ),
+    "left_out": Trouble(
         "if number in (2, 5): raise ValueError('never')",
-        retry_settings={"max_retries": 1},
-        mini_batch_error_threshold=2,
-    )
-    assert result["exit"] == 0
-    assert result["steps"]["score"]["metrics"]["failed_mini_batches"] == 2
-    assert tries(tmp_path) == [1, 1, 2, 1, 1, 2, 1]
-    assert Path(result["steps"]["score"]["outputs"]["out"]).read_text() == "f00\nf01\nf03\nf04\nf06\n"
+        tries=(1, 1, 2, 1, 1, 2, 1),
+        left_out=(2, 5),
+        metrics={"failed_mini_batches": 2},
+        changes={"retry_settings": {"max_retries": 1}, "mini_batch_error_threshold": 2},
+    ),
+    "nobody_counts_items": Trouble(
+        "return []",
+        tries=(1,) * 7,
+        metrics={"failed_items": 0},
+        changes={"task_append_row_to": None, "outputs": None, "mini_batch_error_threshold": 0, "error_threshold": -1},
+    ),
+    "all_too_slow": Trouble(
+        "time.sleep(60)",
+        "all 7 mini batches have failed; 7 calls of run() took longer than retry_settings.timeout = 1 s: raise it",
+        metrics={"mini_batches": 7, "timeouts": 7},
+        changes=ONCE,
+    ),
+    "too_many_batches": Trouble(
+        NO, "mini_batch_error_threshold is 1", changes=ONCE | {"mini_batch_error_threshold": 1}
+    ),
+    "all_batches": Trouble(NO, "all 7 mini batches have failed", changes=ONCE),
+    "too_many_items": Trouble(
+        "return []", "4 items have failed, and error_threshold is 3", changes={"error_threshold": 3}
+    ),
+    "no_items": Trouble("return []", "there is no succeeded mini batch item returned from run()"),
+    "a_text": Trouble("return 'text'", "run() returned a str", changes=ONCE),
+    "too_many_percent": Trouble(
+        "if number < 3: raise ValueError('no')",
+        "3 of 7 mini batches have failed, and allowed_failed_percent is 30",
+        changes=ONCE | {"task_program_arguments": "--allowed_failed_percent 30"},
+    ),
+    "two_at_once": Trouble(
+        STOPS_THE_COORDINATOR,
+        "failed: 1 mini batch has failed, and",
+        tries=(1, 1),
+        changes=ONCE | {"mini_batch_error_threshold": 0},
+    ),
+    "no_model": Trouble(
+        script="def init(): raise SystemExit('no model')\ndef run(mini_batch): return mini_batch\n", why="no model"
+    ),
+    "no_init": Trouble(script="def run(mini_batch): return mini_batch\n", why="score.py has no function init()"),
+    "dies_in_init": Trouble(
+        script="import os\ndef init(): os.kill(os.getpid(), 9)\ndef run(mini_batch): return mini_batch\n",
+        why="was killed by SIGKILL, before init() had returned",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("code", "changes", "why"),
-    [
-        ("raise ValueError('no')", {"mini_batch_error_threshold": 1}, "mini_batch_error_threshold is 1"),
-        ("raise ValueError('no')", {}, "all 7 mini batches have failed"),
-        ("return []", {"error_threshold": 3}, "4 items have failed, and error_threshold is 3"),
-        ("return []", {}, "there is no succeeded mini batch item returned from run()"),
-        ("return 'text'", {}, "run() returned a str"),
-        (
-            "if number < 3: raise ValueError('no')",
-            {"task_program_arguments": "--allowed_failed_percent 30"},
-            "3 of 7 mini batches have failed, and allowed_failed_percent is 30",
-        ),
-    ],
-)
-def test_too_many_failures_fail_the_step(tmp_path, code, changes, why):
-    result = faulty(tmp_path, code, retry_settings={"max_retries": 0}, **changes)
-    assert result["exit"] == 1
-    failure = result["steps"]["score"]["failure"]
-    assert why in "\n".join(failure["last_lines"])
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    """One run with a step for each of ``TROUBLES``, and its folder, with the calls of ``run()`` in ``seen``."""
+    folder, steps = project(tmp_path_factory.mktemp("troubled")), {}
+    for name, trouble in TROUBLES.items():
+        for place in (folder / name, folder / "seen" / name):
+            place.mkdir(parents=True)
+        (folder / name / "score.py").write_text(textwrap.dedent(trouble.script or FAULTY.format(code=trouble.code)))
+        variables = {"SEEN": str(folder / "seen" / name)}
+        changes = {"task_code": f"./{name}", "environment_variables": variables, **trouble.changes}
+        steps[name] = parallel(mini_batch_size="1", **changes)
+    return folder, run_json(jobs(folder, **steps), cwd=folder)
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_mini_batches_that_fail_are_tried_again_left_out_or_fail_the_step(troubled, name):
+    (folder, result), trouble = troubled, TROUBLES[name]
+    score = result["steps"][name]
+    assert score["status"] == ("failed" if trouble.why else "succeeded"), score
+    assert trouble.why in "\n".join(score["failure"]["last_lines"] if trouble.why else [""])
+    assert {key: score["metrics"].get(key) for key in trouble.metrics} == trouble.metrics
+    if trouble.tries:
+        tries = tuple(len(path.read_text()) for path in sorted((folder / "seen" / name).iterdir()))
+        assert tries == trouble.tries
+    if not trouble.why and "out" in score["outputs"]:
+        written = Path(score["outputs"]["out"]).read_text()
+        assert written == "".join(f"f0{number}\n" for number in range(7) if number not in trouble.left_out)
     assert carrying(f"AZUREML_ROOT_RUN_ID={result['run_id']}") == []
-
-
-def test_the_first_failure_too_many_is_the_last_that_counts(tmp_path):
-    """Two workers fail while the coordinator is stopped, which hears of both at once."""
-    code = (
-        "while len(os.listdir(os.environ['SEEN'])) < 2: time.sleep(0.01)\n"
-        "        parent = os.getppid()\n"
-        "        os.kill(parent, 19)\n"
-        "        os.spawnlp(os.P_NOWAIT, 'sh', 'sh', '-c', f'sleep 0.5; kill -CONT {parent}')\n"
-        "        raise ValueError('no')"
-    )
-    result = faulty(tmp_path, code, retry_settings={"max_retries": 0}, mini_batch_error_threshold=0)
-    assert tries(tmp_path) == [1, 1]
-    assert "failed: 1 mini batch has failed, and" in "\n".join(result["steps"]["score"]["failure"]["last_lines"])
-
-
-def test_empty_answers_are_no_failures_where_nobody_counts_items(tmp_path):
-    changes = {"task_append_row_to": None, "mini_batch_error_threshold": 0, "outputs": None}
-    result = faulty(tmp_path, "return []", error_threshold=-1, **changes)
-    assert result["exit"] == 0
-    assert tries(tmp_path) == [1] * 7
-    assert result["steps"]["score"]["metrics"]["failed_items"] == 0
-
-
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        ("def init(): raise SystemExit('no model')\ndef run(mini_batch): return mini_batch\n", "no model"),
-        ("def run(mini_batch): return mini_batch\n", "score.py has no function init()"),
-        (
-            "import os\ndef init(): os.kill(os.getpid(), 9)\ndef run(mini_batch): return mini_batch\n",
-            "was killed by SIGKILL, before init() had returned",
-        ),
-    ],
-)
-def test_a_script_that_cannot_start_fails_the_step(tmp_path, script, why):
-    file = jobs(project(tmp_path, script), score=parallel(retry_settings={"max_retries": 1}))
-    result = run_json(file, cwd=tmp_path)
-    assert result["exit"] == 1
-    assert why in "\n".join(result["steps"]["score"]["failure"]["last_lines"])
 
 
 def test_nothing_outlives_an_engine_that_is_killed_and_the_next_start_begins_anew(tmp_path):
@@ -247,7 +262,7 @@ def test_nothing_outlives_an_engine_that_is_killed_and_the_next_start_begins_ane
     wait_for(lambda: carrying(f"AZUREML_ROOT_RUN_ID={run_id}") == [])
     result = run_json(file, cwd=tmp_path, GO="1")
     assert result["exit"] == 0
-    assert tries(tmp_path) == [2, 2, 2, 2, 2, 1, 1]
+    assert [len(path.read_text()) for path in sorted((tmp_path / "seen").iterdir())] == [2, 2, 2, 2, 2, 1, 1]
 
 
 def test_ctrl_c_ends_the_workers(tmp_path):

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from allranks.errors import SpecError, UsageError
-from allranks.local.folders import RunsHome
-from allranks.local.options import RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.planning import plan_pipeline
 from allranks.local.settings import absolute_values, apply_values
 from allranks.local.sweep.search import PlannedSweep
-from allranks.request import RunRequest
 from allranks.spec import check_document, read_pipeline
 from tests.local.support import pipeline, step
 
@@ -80,12 +75,6 @@ def test_the_default_counts_where_the_input_of_the_pipeline_has_no_value(tmp_pat
     assert planned.steps["say"].inputs == {"text": "nothing"}
 
 
-def test_a_limit_without_a_value_is_none(tmp_path):
-    jobs = "say: {component: ./says.yaml, limits: {timeout: '${{parent.inputs.seconds}}'}}"
-    planned = plan(tmp_path, component(jobs, "seconds: {type: integer, optional: true}"))
-    assert planned.steps["say"].timeout is None
-
-
 def test_an_output_that_no_step_writes_is_found_before_the_steps_run(tmp_path):
     use = step("ls ${{inputs.d}}", inputs="d: '${{parent.jobs.n.outputs.lost}}'")
     text = f"type: pipeline\njobs: {{n: {{type: pipeline, component: ./inner.yaml}}, use: {use}}}\n"
@@ -117,15 +106,6 @@ def test_a_step_that_comes_before_or_after_all_others_is_refused(tmp_path, key):
     text = f"type: pipeline\nsettings: {{{key}: one}}\njobs: {{one: {step('true')}}}\n"
     with pytest.raises(SpecError, match=rf"settings\.{key}: cannot run here"):
         plan(tmp_path, text)
-
-
-@pytest.mark.parametrize("since", ["", "20261123-1"])
-def test_force_rerun_reuses_what_the_run_that_is_resumed_has_finished_and_nothing_else(tmp_path, since):
-    """Resumed, it ran everything again, although `--resume` says that finished steps are reused."""
-    forced = replace(plan(tmp_path, "type: pipeline\njobs: {say: {component: ./says.yaml}}\n"), force_rerun=True)
-    request = RunRequest("pipeline.yaml", str(tmp_path), since=since)
-    options = RunOptions(RunsHome(tmp_path), Path(sys.executable), request)
-    assert (options.reuses(forced), options.reuse_since(forced)) == (bool(since), since)
 
 
 def test_a_value_that_is_not_utf_8_is_refused(tmp_path):

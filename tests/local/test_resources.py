@@ -12,8 +12,7 @@ import pytest
 from allranks import load_run
 from allranks.local.resources.gpus import GpuState, parse_gpu_states
 from allranks.local.resources.samples import SampleFile, read_samples
-from allranks.local.resources.summary import MOST_RANKS, resource_curves, summarise_samples
-from allranks.local.resources.words import resource_lines
+from allranks.local.resources.summary import resource_curves, summarise_samples
 from tests.local.support import allranks, pipeline, run_json, step
 
 WORK = """
@@ -96,12 +95,6 @@ def test_what_is_read_and_written_right_before_the_end_is_told(
     assert used["read_bytes"] >= ranks * 3_000_000
 
 
-def test_a_step_of_a_moment_tells_what_it_has_written(executed: tuple[Path, dict[str, Any]]) -> None:
-    found = executed[1]["steps"]["moment"]["resources"]
-    assert found["written_bytes"] >= 5_000_000
-    assert "ranks" in found, "it was never looked at"
-
-
 def test_curves_are_by_rank_over_seconds_and_the_page_draws_them(executed: tuple[Path, dict[str, Any]]) -> None:
     folder, document = executed
     curves = document["steps"]["ranks"]["details"]["resources"]
@@ -169,12 +162,3 @@ def test_the_file_of_a_long_step_stays_bounded_and_loses_no_peak_and_no_sum(tmp_
 
 def _times(samples: list[dict[str, Any]]) -> list[float]:
     return [sample["at"] for sample in samples if sample.get("rank") == 1]
-
-
-def test_of_many_ranks_the_file_is_halved_earlier_and_the_largest_are_shown(tmp_path: Path) -> None:
-    file = SampleFile(tmp_path / "resources.jsonl")
-    halved = [at for at in range(1, 42) if file.append(_samples(at, ranks=200))]
-    assert halved == [40], "8000 lines, and 40 looks"
-    summary = summarise_samples(read_samples(tmp_path / "resources.jsonl"))
-    shown = dict(resource_lines(summary))
-    assert list(shown) == ["", *(f"rank {rank}" for rank in range(200 - MOST_RANKS, 200)), "192 more ranks"]

@@ -145,29 +145,6 @@ def attempt(folder: Path, steps: range, seconds_each: float, first: float, conti
     return found
 
 
-def test_what_torchrun_has_restarted_within_an_attempt_is_counted_and_is_no_good_time(tmp_path: Path) -> None:
-    folder = attempt(tmp_path / "1", [], 0.0, 0.0)
-    folder.log(0).write_text(
-        "distributed: node 0 of 1, ranks 0-1 of 2, launched by torchrun, main 127.0.0.1:1\n"
-        "distributed: node 0 of 1, ranks 0-1 of 2, launched by torchrun, main 127.0.0.1:1\n"
-        "steps 1 to 4 are made again\n"
-        "distributed: node 0 of 1, ranks 0-1 of 2, launched by torchrun (restart 2), main 127.0.0.1:1\n"
-        "continuing from /x/step-00000020: step 20, epoch 2\n"
-        "steps 21 to 26 are made again\n"
-    )
-    began, times = time.time(), {5: 30.0, 10: 35.0, 15: 40.0, 20: 45.0, 25: 70.0, 30: 75.0}
-    lines = (json.dumps({"time": began + seconds, "step": step}) for step, seconds in times.items())
-    folder.metrics().write_text("\n".join([*lines, ""]))
-    found = read_attempt_steps(folder, time.monotonic())
-    assert found is not None
-    assert (found.first, found.last, found.restarts, found.lost) == (0, 30, 2, 10)
-    summary = summarise_attempts([(80.0, "", found)], 1)
-    assert (summary.count, summary.launcher_restarts, summary.lost_steps) == (0, 2, 10)
-    assert summary.goodput == pytest.approx(30.0 / 80.0, abs=0.02)
-    assert restart_words(summary) == "ranks restarted 2 times by torchrun, 10 steps made again, goodput 38 %"
-    assert summary.document()["launcher_restarts"] == 2
-
-
 def test_steps_that_were_made_again_are_lost_and_only_kept_ones_count(tmp_path: Path) -> None:
     now = time.monotonic()
     one = read_attempt_steps(attempt(tmp_path / "1", range(10, 60, 10), 10.0, 20.0), now)
@@ -180,14 +157,6 @@ def test_steps_that_were_made_again_are_lost_and_only_kept_ones_count(tmp_path: 
     assert summary.goodput == pytest.approx((30.0 + 70.0) / 160.0, abs=0.01)
     assert restart_words(summary) == "restarted once (preempted), 20 steps made again, goodput 62 %"
     assert restart_words(RestartSummary()) == ""
-
-
-def test_a_beginning_is_no_continuation_though_an_epoch_ends_between_two_lines(tmp_path: Path) -> None:
-    folder = attempt(tmp_path, range(10, 11), 1.0, 1.0)
-    folder.metrics().write_text("".join(json.dumps({"step": n, "time": time.time()}) + "\n" for n in (10, 19, 20, 30)))
-    found = read_attempt_steps(folder, time.monotonic())
-    assert found is not None
-    assert found.first == 0
 
 
 def test_what_anybody_may_write_does_no_harm(tmp_path: Path) -> None:
@@ -232,12 +201,3 @@ def pid_of(folder: Path, rank: int) -> int | None:
     """What a rank has written, once it has."""
     texts = [path.read_text().strip() for path in folder.glob(f".allranks/work/*/outputs/out/{rank}")]
     return int(texts[0]) if texts and texts[0] else None
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow
-def test_a_hundred_kills_are_survived_and_not_one_more(tmp_path: Path) -> None:
-    file = jobs(tmp_path, enough=WRITE + f"[ $n = 100 ] || {DIE}", endless=WRITE + DIE)
-    steps = run_json(file, cwd=tmp_path)["steps"]
-    assert (steps["enough"]["status"], steps["enough"]["restarts"]) == ("succeeded", 100)
-    assert (steps["endless"]["status"], steps["endless"]["restarts"]) == ("failed", 100)

@@ -7,15 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from allranks.cli.main import verb_parser
 from allranks.local.folders import RunsHome
-from allranks.request import RunRequest
 from tests.local.support import allranks, environ, pipeline, run_json, step
 
 SAY = step(
@@ -227,21 +224,6 @@ def test_what_cannot_be_given_again_is_refused(script: Path, arguments: list[str
     assert set((script / ".allranks/runs").iterdir()) == before
 
 
-def test_no_argument_of_run_is_left_out_here() -> None:
-    known = {*CHANGED, *REFUSED, "--resume", "--help"}
-    actions = verb_parser("run")._actions
-    assert {(action.option_strings or [action.dest])[-1] for action in actions} == known - {"arguments"}
-
-
-def test_the_arguments_are_printed_beside_those_of_the_earlier_run(script: Path) -> None:
-    done = resume_first(script, ["--", "--a=2", "-v", "two words"])
-    first = "allranks run src/shows.py -- --a 1 --a=2 -v 'two words'\n"
-    assert f" with -- --a 1 --a=2 -v 'two words' in place of -- --a 1: {first}" in done.stderr
-    assert "given ['--a', '1', '--a=2', '-v', 'two words']" in done.stdout
-    as_it_was = resume_first(script, [])
-    assert " as it was: allranks run src/shows.py -- --a 1\n" in as_it_was.stderr
-
-
 def test_other_targets_refuse_what_only_a_script_takes(project: Path) -> None:
     for given, name in ((["--", "--a", "2"], "arguments"), (["--distribution", "mpi"], "distribution")):
         done = allranks("run", "--resume", "latest", "--runs-dir", "../runs", *given, cwd=project)
@@ -252,23 +234,6 @@ def test_other_targets_refuse_what_only_a_script_takes(project: Path) -> None:
     )
     shown = allranks("runs", "logs", "latest", "say", "--runs-dir", "../runs", cwd=project)
     assert shown.stdout == "mine\nc\n"
-
-
-@pytest.mark.parametrize(
-    ("before", "given", "after"),
-    [
-        ({"python": {"*": "/p"}}, {"environment": {"a": "e"}}, {"python": {"*": "/p"}, "environment": {"a": "e"}}),
-        ({"python": {"a": "/p"}}, {"environment": {"*": "e"}}, {"python": {}, "environment": {"*": "e"}}),
-        ({"environment": {"a": "e"}}, {"python": {"a": "/p"}}, {"python": {"a": "/p"}, "environment": {}}),
-        ({"python": {"a": "/p", "b": "/q"}}, {"python": {"a": "/r"}}, {"python": {"b": "/q", "a": "/r"}}),
-        ({"values": {"train.n": "1", "n": "2"}}, {"values": {"train.n": "3"}}, {"values": {"n": "2", "train.n": "3"}}),
-        ({"containers": "podman"}, {"containers": ""}, {"containers": ""}),
-        ({"retries": 1}, {"retries": 0}, {"retries": 0}),
-    ],
-)
-def test_what_is_given_now_is_on_top(before: dict[str, Any], given: dict[str, Any], after: dict[str, Any]) -> None:
-    resumed = asdict(RunRequest("p.yaml", "/", **before).resumed("r1", given))
-    assert json.dumps({name: resumed[name] for name in after}) == json.dumps(after), "the order counts, too"
 
 
 TRAINS = """\
@@ -345,23 +310,6 @@ def test_a_run_that_kept_checkpoints_goes_on_with_its_own(failed: Path) -> None:
     assert "epoch-2.txt.\n" in again.stderr
     anew = allranks("run", "component.yaml", cwd=failed)
     assert "starts at epoch 0" in anew.stdout
-
-
-def test_changed_inputs_are_named_beside_the_code(failed: Path) -> None:
-    (failed / "train.py").write_text(MENDED)
-    done = resume_first(failed, ["lr=2", "--keep-checkpoints"])
-    assert (done.returncode, "starts at epoch 2" in done.stdout) == (0, True), done.stderr
-    assert "although its code (train.py) and input lr changed since run " in done.stderr
-
-
-def test_nothing_saved_is_said(failed: Path) -> None:
-    (failed / "component.yaml").write_text(COMPONENT.replace(", mode: rw_mount", ""))
-    first = allranks("run", "component.yaml", cwd=failed)
-    assert "train saved      nothing: it starts from the beginning\n" in first.stdout
-    for given, begins in (([], "beginning. Nothing"), (["lr=2"], "beginning: its input lr changed since run ")):
-        done = allranks("run", "--resume", "latest", *given, "--keep-checkpoints", cwd=failed)
-        assert f"note: step train starts from the {begins}" in done.stderr, done.stderr
-        assert "Nothing was saved.\n" in done.stderr
 
 
 def test_a_script_is_given_the_files_that_it_wrote(tmp_path: Path) -> None:

@@ -33,11 +33,6 @@ def test_what_is_not_here(line: str, help_: str) -> None:
     assert help_ in failure_help(["Traceback", line], "train", {}, PYTHON)
 
 
-def test_other_failures_are_left_alone() -> None:
-    lines = ["ValueError: device cuda is not among the choices", "ImportError: cannot import name 'x' from 'y'"]
-    assert failure_help(lines, "train", {}, PYTHON) == ""
-
-
 def test_a_module_above_the_code_is_taken_along_and_not_installed(tmp_path: Path) -> None:
     code = tmp_path / "tools" / "benchmark"
     code.mkdir(parents=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import StorageError, UsageError
-from allranks.local.folders import RunsHome, StepFolder
+from allranks.local.folders import StepFolder
 from allranks.local.heavy import LARGEST_SNAPSHOT, heavy_snapshots
 from allranks.local.node_folders import lay_out_nodes
 from allranks.local.snapshot import copied_hash, copy_snapshot, snapshot_files
 from allranks.spec import Component, Source
-from tests.local.support import allranks, pipeline, run_json, step
+from tests.local.support import pipeline, run_json, step
 
 
 @pytest.mark.parametrize("runs", [".allranks", "kept/runs"])
@@ -48,23 +48,6 @@ def test_a_snapshot_of_more_than_100_mb_is_warned_of(tmp_path):
     assert problem.hint.endswith(f"in {tmp_path}/.amlignore leave out what the step does not need: '/data/'.")
     (tmp_path / ".gitignore").write_text("/data/\n")
     assert heavy_snapshots([usual]) == []
-
-
-def test_models_and_logs_in_a_snapshot_are_warned_of(tmp_path):
-    (tmp_path / ".gitignore").touch()
-    found = component(tmp_path, out__model_dot_pt=3_000_000, mlruns__0__meta_dot_yaml=10, train_dot_log=10)
-    (problem,) = heavy_snapshots([found])
-    assert problem.message.endswith("holds models or logs: out/model.pt (3.0 MB), mlruns/ (0.0 MB).")
-    assert problem.hint.endswith(
-        f"in {tmp_path}/.gitignore leave out what the step does not need: '/out/model.pt', '/mlruns/'."
-    )
-
-
-def test_a_dry_run_warns_too(tmp_path):
-    (tmp_path / "mlflow.db").touch()
-    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('ls', more='code: .')}}}\n")
-    RunsHome(tmp_path / ".allranks").prepare()
-    assert "holds models or logs: mlflow.db" in allranks("run", file, "--dry-run", cwd=tmp_path).stderr
 
 
 GROWS = """

@@ -120,22 +120,6 @@ def test_the_best_trials_outputs_are_the_steps_and_a_second_run_repeats_nothing(
     assert (tmp_path / "count").read_text() == "ran\n" * 10
 
 
-def test_lines_show_each_trial(tmp_path):
-    file = jobs(tmp_path, tune=sweep(log("${{inputs.x}}"), numbers(1, 3, 2)))
-    lines = allranks("run", file, cwd=tmp_path).stdout
-    assert "tune.1: running with x=3\n" in lines
-    assert "best of 3 trials: 1 (x=3)" in lines
-    assert "tune.score       3, best of 3 trials: 1 (x=3)" in lines
-
-
-def test_a_dry_run_shows_what_the_trials_have_in_common(tmp_path):
-    file = jobs(tmp_path, tune=sweep("echo ${{inputs.x}} ${{inputs.kind}}", numbers(1, 2)))
-    document = json.loads(allranks("run", file, "--dry-run", "--json", cwd=tmp_path).stdout)["steps"]["tune"]
-    assert document["command"] == "echo <x> none"
-    assert document["sweep"]["space"] == {"x": {"type": "choice", "values": [1, 2]}}
-    assert document["sweep"]["trials"] == 8
-
-
 def gated(folder: Path) -> str:
     """The trial of the tests that kill: 2 fails, those from 5 on wait for a gate."""
     return (
@@ -178,24 +162,6 @@ def done_before(run: Path) -> set[str]:
     return {str(trial["parameters"]["x"]) for trial in trials if trial["status"] in {"succeeded", "failed"}}
 
 
-def test_ctrl_c_ends_all_trials_and_the_next_run_goes_on(tmp_path):
-    file = jobs(tmp_path, tune=sweep(gated(tmp_path), numbers(0, 1, 2, 5, 6)))
-    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
-    begun = tmp_path / "begun"
-    wait_for(lambda: begun.exists() and "5" in begun.read_text().split())
-    run = next((tmp_path / ".allranks/runs").iterdir())
-    wait_for(lambda: done_before(run) >= {"0", "1", "2"})
-    engine.terminate()
-    first = json.loads(engine.communicate(timeout=20)[0])
-    assert (first["status"], first["steps"]["tune"]["status"]) == ("cancelled", "cancelled")
-    assert not carrying(f"AZUREML_ROOT_RUN_ID={first['run_id']}")
-    (tmp_path / "gate").touch()
-    result = run_json(file, cwd=tmp_path)
-    assert statuses(result) == ["succeeded", "succeeded", "failed", "succeeded", "succeeded"]
-    counts = Counter(begun.read_text().split())
-    assert (counts["0"], counts["1"], counts["2"]) == (1, 1, 1)
-
-
 def test_when_all_trials_fail_the_step_fails_and_names_the_first(tmp_path):
     file = jobs(tmp_path, tune=sweep("echo wrong $(( 40 + 2 )); exit 9", numbers(4, 5)))
     result = run_json(file, cwd=tmp_path)
@@ -215,12 +181,6 @@ def test_failing_trials_do_not_stop_a_pipeline_that_stops_at_the_first_failure(t
     file.write_text(file.read_text() + "settings: {continue_on_step_failure: false}\n")
     result = run_json(file, cwd=tmp_path)
     assert (result["status"], statuses(result)) == ("succeeded", ["failed", "succeeded"])
-
-
-def test_retries_are_for_trials_too(tmp_path):
-    code = f"if [ ! -e {tmp_path}/once ]; then touch {tmp_path}/once; exit 1; fi; " + log("1")
-    result = run_json(jobs(tmp_path, tune=sweep(code, numbers(1))), "--retries", "1", cwd=tmp_path)
-    assert statuses(result) == ["succeeded"]
 
 
 def test_a_metric_that_nobody_logs_is_named(tmp_path):
@@ -368,14 +328,6 @@ def test_trials_keep_the_code_of_the_beginning_and_their_checkpoints(tmp_path):
     result = run_json(jobs(tmp_path, tune=text), "--retries", "1", cwd=tmp_path)
     assert statuses(result) == ["succeeded", "succeeded"]
     assert Path(result["steps"]["tune"]["outputs"]["out"], "seen").read_text() == "2\n2\n"
-
-
-def test_no_cache_repeats_every_trial(tmp_path):
-    code = f"echo . >> {tmp_path}/count; " + log("${{inputs.x}}")
-    file = jobs(tmp_path, tune=sweep(code, numbers(1, 2)))
-    assert run_json(file, cwd=tmp_path)["exit"] == 0
-    assert run_json(file, "--no-cache", cwd=tmp_path)["exit"] == 0
-    assert (tmp_path / "count").read_text() == ".\n" * 4
 
 
 @pytest.mark.parametrize("algorithm", ["bayesian", "{type: random, rule: sobol, seed: 1}"])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from allranks.local.variables import inherited_variables
 from tests.local.support import allranks, pipeline, run_json, step
 from tools import variables_page
 
@@ -127,11 +126,3 @@ def test_threads_are_split_over_the_ranks(tmp_path):
     more = "distribution: {type: pytorch, process_count_per_instance: 2}"
     cores = len(os.sched_getaffinity(0))
     assert {seen["OMP_NUM_THREADS"] for seen in dumped(tmp_path, more)} == {str(max(1, cores // 2))}
-
-
-def test_what_another_launcher_has_set_for_the_engine_does_not_reach_a_step():
-    outer = {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "SM_HOSTS": "[]", "SM_CURRENT_HOST": "a", "PMIX_RANK": "1"}
-    kept = inherited_variables(
-        {**outer, "AZ_BATCHAI_TASK_INDEX": "1", "HOME": "/root", "FLUX_URI": "x"}, Path("/usr/bin/python3")
-    )
-    assert {*kept} == {"HOME", "FLUX_URI", "PATH"}

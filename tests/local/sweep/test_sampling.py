@@ -53,16 +53,6 @@ def test_ranges_are_kept_and_steps_hit(one, two, step, place):
     assert math.isclose(found / step, round(found / step), rel_tol=1e-9)
 
 
-@given(NUMBERS, st.floats(0, 10), STEPS, PLACES)
-def test_normal_values_are_finite_and_on_their_steps(mu, sigma, step, place):
-    for kind in ("normal", "lognormal", "qnormal", "qlognormal"):
-        found = value_at({"type": kind, "mu": mu, "sigma": sigma, "q": step}, place)
-        assert math.isfinite(found)
-        assert "log" not in kind or found >= 0
-        if kind.startswith("q"):
-            assert math.isclose(found / step, round(found / step), rel_tol=1e-9, abs_tol=1e-9)
-
-
 @given(st.integers(1, 100), PLACES)
 def test_randint_and_choice(upper, place):
     assert 0 <= value_at({"type": "randint", "upper": upper}, place) < upper

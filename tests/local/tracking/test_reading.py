@@ -12,8 +12,7 @@ import pytest
 
 from allranks.errors import StorageError
 from allranks.local.folders import RunsHome
-from allranks.local.tracking import reading
-from allranks.local.tracking.database import open_reader, transaction
+from allranks.local.tracking.database import transaction
 from allranks.local.tracking.jobs import JobRuns, job_run_id
 from allranks.local.tracking.points import log_batch, log_metric
 from allranks.local.tracking.reading import MetricPoint, TrackingReader, read_tracked_run
@@ -31,32 +30,6 @@ def begun(home: RunsHome) -> JobRuns:
     jobs = JobRuns(home, "20261122-1", "digits", "tune digits")
     jobs.begin()
     return jobs
-
-
-def test_what_a_look_for_a_steps_own_runs_costs_does_not_grow_with_the_runs_folder(home, monkeypatch):
-    jobs = begun(home)
-    step = jobs.begin_step("train")
-
-    def instructions() -> int:
-        """Tens of instructions of SQLite's machine."""
-        counted = []
-
-        def open_counting(path: Path) -> sqlite3.Connection | None:
-            connection = open_reader(path)
-            assert connection is not None
-            connection.set_progress_handler(lambda: counted.append(1), 10)  # type: ignore[arg-type, func-returns-value]
-            return connection
-
-        with monkeypatch.context() as patch:
-            patch.setattr(reading, "open_reader", open_counting)
-            with TrackingReader(home) as reader:
-                assert reader.made_by(step) == []
-        return len(counted)
-
-    before = instructions()
-    for number in range(200):
-        jobs.begin_step(f"other{number}")
-    assert instructions() <= before + 20
 
 
 def test_a_step_has_one_run_below_that_of_the_pipeline(home):
