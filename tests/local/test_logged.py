@@ -187,37 +187,6 @@ def test_values_without_a_step_are_counted_and_those_out_of_order_sorted(home: R
         assert read_logged_values(LoggedFiles(folder), None, reader).metrics == {}
 
 
-def drawn(home: RunsHome, width: int) -> list[str]:
-    """The live table of a step that has logged for a while, in so many columns."""
-    folder = home.run("r1").step("train")
-    result = StepResult(
-        "train_a_large_model", "running", 0.1, 754.0, None, 1, 2, 8, folder.path, {}, {"accuracy": 0.5, "loss": 2.5}
-    )
-    with io.StringIO() as text:
-        curves = LiveCurves(home)
-        Console(file=text, width=width).print(status_table([result], width, curves))
-        curves.close()
-        return text.getvalue().splitlines()
-
-
-@pytest.mark.parametrize(("width", "is_shown"), [(60, False), (80, False), (100, True), (200, True)])
-def test_a_wide_terminal_shows_the_curve(home: RunsHome, width: int, is_shown: bool) -> None:
-    run_id = logged(home, loss=[(number, 10 - number / 40) for number in range(300)], accuracy=[(299, 0.5)])
-    folder = home.run("r1").step("train")
-    folder.metrics().parent.mkdir(parents=True)
-    folder.metrics().write_text('{"step": 7, "total": 14, "metrics": {}}\n')
-    write_json_file(folder.state, {"mlflow_run_id": run_id})
-    title, line = drawn(home, width)
-    assert max(map(len, (title, line))) <= width
-    assert re.match(r"train_a_large_model +running .*12m34s.* 50%", line)
-    curve = re.search("[▁▂▃▄▅▆▇█]{20}", line)
-    assert (curve is not None) == is_shown, line
-    if curve is not None:
-        assert (curve[0][0], curve[0][-1]) == ("█", "▁")
-        assert "loss 2.5" in line
-    assert ("accuracy 0.5" in line) == (width >= 80)
-
-
 def test_a_curve_is_drawn_of_whatever_is_finite_and_in_letters_where_there_is_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
