@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from allranks.catalogue import first_sentence
 from allranks.cli.show_document import example_inputs
-from allranks.sizes import BuildTable, VMSize, images_in_words, runs_on
+from allranks.sizes import BuildTable, VMSize, build_table, judge_image, runs_on
 from allranks.spec import Component, Input, Output
 from allranks.spec.distribution import distribution_kind
 from allranks.spec.values import plain_number
@@ -212,6 +212,19 @@ def _size(size: VMSize) -> Sequence[str]:
     gpus = f"{size.gpus} {size.gpu}" if size.gpus else ""
     source = f"[{size.series}]({size.source})"
     return (name, gpus, str(size.gpu_memory or ""), _infiniband_words(size), images_in_words(size), source)
+
+
+def images_in_words(size: VMSize) -> str:
+    """Return which images run on a size, such as ``all`` or ``none: its GPUs are AMD's ...``; empty without GPUs."""
+    if not size.gpu:
+        return ""
+    verdicts = {image: judge_image(image, size) for image, builds in build_table().images.items() if builds}
+    unsuited = [image for image, verdict in verdicts.items() if not verdict.suits]
+    if len(unsuited) == len(verdicts):
+        return f"none: {verdicts[unsuited[0]].reason}"
+    some = f"all but {', '.join(unsuited)}" if unsuited else "all"
+    notes = dict.fromkeys(verdict.reason for verdict in verdicts.values() if verdict.suits and verdict.reason)
+    return "; ".join([some, *notes])
 
 
 def _infiniband_words(size: VMSize) -> str:

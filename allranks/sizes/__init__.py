@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allranks.sizes.builds import BuildTable, build_table, images_in_words, judge_image, runs_on
+from allranks.sizes.builds import BuildTable, build_table, judge_image, runs_on
 from allranks.sizes.fit import MachineUse, Misfit, find_misfits
 from allranks.sizes.table import VMSize, all_sizes, find_size, nccl_variables, with_infiniband
 
@@ -15,7 +15,6 @@ __all__ = [
     "build_table",
     "find_misfits",
     "find_size",
-    "images_in_words",
     "judge_image",
     "nccl_variables",
     "runs_on",

@@ -111,19 +111,6 @@ def runs_on(gpu: Capability, codes: Iterable[Capability]) -> bool:
     return any(code[0] == gpu[0] and code <= gpu for code in codes)
 
 
-def images_in_words(size: VMSize) -> str:
-    """What our images are worth on a size, such as ``all`` or ``none: its GPUs are AMD's ...``; empty without GPUs."""
-    if not size.gpu:
-        return ""
-    verdicts = {image: judge_image(image, size) for image, builds in build_table().images.items() if builds}
-    unsuited = [image for image, verdict in verdicts.items() if not verdict.suits]
-    if len(unsuited) == len(verdicts):
-        return f"none: {verdicts[unsuited[0]].reason}"
-    some = f"all but {', '.join(unsuited)}" if unsuited else "all"
-    notes = dict.fromkeys(verdict.reason for verdict in verdicts.values() if verdict.suits and verdict.reason)
-    return "; ".join([some, *notes])
-
-
 def _build(name: str, facts: Mapping[str, Any]) -> FrameworkBuild:
     codes = {key: _capabilities(facts.get(key, ())) for key in ("machine_code", "ptx")}
     return FrameworkBuild(name=name, **{**facts, **codes})

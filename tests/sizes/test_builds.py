@@ -10,8 +10,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from allranks import catalogue
-from allranks.sizes import all_sizes, build_table, find_size, images_in_words, judge_image
+from allranks.sizes import all_sizes, build_table, find_size, judge_image
 from tests.helpers import ROOT
+from tools.pages import images_in_words
 
 TABLE = build_table()
 ON_GPUS = [name for name, builds in TABLE.images.items() if builds]
