@@ -133,6 +133,9 @@ def test_a_trainers_ranges_are_those_of_its_script(component: Compared) -> None:
         return  # the others check their ranges when the ranks have met, all at once
     for flag, _, port in component.flags:
         given, parse = component.document["inputs"].get(port, {}), component.actions.get(flag)
+        if given.get("type") == "number":
+            with pytest.raises(argparse.ArgumentTypeError):
+                parse.type("nan")
         for bound, beyond in (("min", -1), ("max", 1)):
             if bound in given and parse is not None:
                 assert parse.type(str(given[bound])) == given[bound], flag

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.data import Array, Dataset, Index, Statistics, batches, epoch_order
+from shared.data import Array, Dataset, Index, Statistics, batches
 from shared.data.dataset import reader
 from shared.data.write import remove_leftovers, splits, write_index, write_shard
 from shared.data.write.splits import stratified_split
@@ -161,13 +161,6 @@ def test_leftovers_are_removed_and_other_files_stay(folder: Path) -> None:
     (folder / "notes.md").touch()
     remove_leftovers(folder)
     assert sorted(p.name for p in folder.rglob("*") if p.is_file()) == ["mine.txt", "notes.md"]
-
-
-def test_the_order_depends_on_seed_and_epoch_alone() -> None:
-    assert sorted(epoch_order(100, 3, 5)) == list(range(100))
-    np.testing.assert_array_equal(epoch_order(100, 3, 5), epoch_order(100, 3, 5))
-    assert not np.array_equal(epoch_order(100, 3, 5), epoch_order(100, 3, 6))
-    assert not np.array_equal(epoch_order(100, 3, 5), epoch_order(100, 5, 3))
 
 
 @given(rows=st.integers(1, 200), batch=st.integers(1, 50), start=st.integers(0, 10))

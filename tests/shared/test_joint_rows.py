@@ -11,11 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.data import Dataset
-from shared.data.dataset import joint_rows, reader
 from shared.data.dataset.joint_rows import JointRows
 from shared.data.dataset.npy_files import map_npy, read_npy
-from tests.shared.streams import write_numbered
 
 
 @settings(max_examples=100, deadline=None)
@@ -57,16 +54,6 @@ def test_a_view_holds_the_arrays_and_nothing_else_does() -> None:
         assert gone() is None
     finally:
         gc.enable()
-
-
-def test_shards_too_far_apart_for_one_array_are_read_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    split = Dataset(write_numbered(tmp_path, [5, 5, 5]), Dataset.open(tmp_path).index, "random").split("train")
-    monkeypatch.setattr(reader, "HELD_ARRAY_BYTES", -1)
-    monkeypatch.setattr(joint_rows, "_MOST_BYTES", 0)
-    np.testing.assert_array_equal(split.take(np.array([14, 0, 6]))["y"], [14, 0, 6])
-    assert not split._joint
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -154,11 +154,6 @@ def test_what_is_wrong_with_the_users_function_is_said(architecture: str, text: 
         build_network(architecture, (8, 8, 1), 3, code)
 
 
-def test_the_users_function_needs_its_folder() -> None:
-    with pytest.raises(Refusal, match="needs the input model_code"):
-        build_network("mine.py:build", (8, 8, 1), 3)
-
-
 def test_a_model_in_the_folder_of_its_code_does_not_copy_itself(code: Path) -> None:
     made = card("mine.py:build")
     save_model(code / "outputs" / "model", from_card(made, code), made, code)
