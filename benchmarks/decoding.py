@@ -4,8 +4,8 @@
 
 2,048 JPEG files of 500 x 375 pixels, as they are usual in ImageNet, become batches of 64 pictures of 224 x 224, scaled
 and cropped, as bytes. Ours has as many threads as theirs has worker processes. Both decode by Pillow with the same
-filter and draw an order of their own in each epoch. The files are in the system's memory on both sides: what is compared
-is decoding and handing over. An epoch is timed, ours and theirs in turn.
+filter and draw their own order in each epoch. The files are in the page cache, so an epoch measures decoding and
+collation. The two are timed in turn.
 """
 
 from __future__ import annotations
