@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from allranks.local.processes import catches
 from tests.components.support import source_of
 from tests.components.training import arguments
 from tests.helpers import RankResult, RunningRank, finish, free_port, started, started_ranks
-from tests.local.support import carrying, wait_for
+from tests.local.support import wait_for
 
 Options = Mapping[str, object]
 
@@ -124,5 +126,6 @@ def _tasks(trainer: str, workers: int) -> list[str]:
 
 def _processes(ranks: list[RunningRank]) -> list[int]:
     """Those that train: what a launcher has started, or the ranks themselves."""
-    own = [rank.process.pid for rank in ranks]
-    return [pid for pid in sorted(carrying(str(ranks[0].folder / "script.py"))) if pid not in own] or own
+    script, own = str(ranks[0].folder / "script.py"), [rank.process.pid for rank in ranks]
+    found = [one.pid for one in psutil.process_iter(["cmdline"]) if script in (one.info["cmdline"] or ())]
+    return [pid for pid in found if pid not in own] or own
