@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from allranks import library
 
 GOOD = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
@@ -34,18 +31,6 @@ def test_the_library_itself_is_clean(cli: Callable[..., Any], monkeypatch: pytes
     called = cli("lint")
     assert called.out.endswith("documents of the library checked, nothing wrong\n"), called.out
     assert called.code == 0
-
-
-def test_without_a_path_the_current_folder_s_components_are_checked(cli: Callable[..., Any], tree: Path) -> None:
-    shutil.copytree(library.root() / "components" / "train_ddp", tree / "components" / "train_ddp")
-    called = cli("lint", "--json")
-    assert called.json["checked"] == ["greet.yaml", "components/train_ddp/component.yaml"]
-    assert called.code == 2, "its shared/ is not here"
-
-
-def test_a_sound_file(cli: Callable[..., Any], tree: Path) -> None:
-    called = cli("lint", "greet.yaml")
-    assert (called.code, called.out) == (0, "1 document checked, nothing wrong\n")
 
 
 def test_all_problems_at_once_with_file_and_line(cli: Callable[..., Any], tree: Path) -> None:
@@ -142,13 +127,6 @@ def test_what_only_azure_ml_runs_is_a_note_and_no_mistake(cli: Callable[..., Any
     assert "cannot run here" in notes[0]
 
 
-def test_warnings_are_told_beside_notes(cli: Callable[..., Any], tree: Path) -> None:
-    (tree / "greet.yaml").write_text("version: 1.10\n" + ELSEWHERE["a Spark step"])
-    *problems, summary = cli("lint", "greet.yaml").out.splitlines()
-    assert summary == "1 document checked, 0 errors, 1 warning"
-    assert [problem.split(" greet.yaml")[0] for problem in problems] == ["note:", "warning:"]
-
-
 def test_an_output_that_steers_a_branch_is_no_mistake(cli: Callable[..., Any], tree: Path) -> None:
     outputs = "outputs:\n  good: {type: boolean, is_control: true}\n"
     (tree / "greet.yaml").write_text(
@@ -156,32 +134,6 @@ def test_an_output_that_steers_a_branch_is_no_mistake(cli: Callable[..., Any], t
     )
     called = cli("lint", "greet.yaml")
     assert (called.code, called.out) == (0, "1 document checked, nothing wrong\n")
-
-
-def test_what_runs_only_in_azure_hides_no_warning(cli: Callable[..., Any], tmp_path: Path) -> None:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(
-        "type: pipeline\n"
-        "inputs: {size: {type: string, default: Standard_NC24s_v3}}\n"
-        "outputs: {model: {type: uri_folder}}\n"
-        "jobs:\n"
-        "  theirs:\n"
-        "    component: azureml:theirs:1\n"
-        "    distribution: {type: pytorch}\n"  # four GPUs, and it is not known whether the command starts four ranks
-        "    resources: {instance_type: '${{parent.inputs.size}}'}\n"
-        "    queue_settings: {job_tier: spot}\n"
-        "  own-step: {command: echo, environment: 'azureml:e:1'}\n"
-    )
-    called = cli("lint", str(path))
-    assert called.code == 0
-    problems = cli("lint", str(path), "--json").json["problems"]
-    assert [(one["where"], one["severity"]) for one in problems] == [
-        ("jobs.theirs.component", "elsewhere"),
-        ("jobs.own-step", "warning"),
-        ("outputs.model", "warning"),
-        ("jobs.theirs.resources.instance_type", "warning"),
-    ]
-    assert "was retired on" in problems[-1]["message"]
 
 
 def test_a_text_that_the_shell_would_read_is_named_with_the_quotes_that_it_lacks(
@@ -233,15 +185,6 @@ def test_a_pipeline_job_says_where_it_runs(cli: Callable[..., Any], tree: Path, 
     assert [f"{one['where']}: {one['message']}" for one in found if one["severity"] == "error"] == errors
     if errors:
         assert cli("run", "job.yaml", "--dry-run").code == 0, "submit --compute says it, and a local run needs none"
-
-
-def test_what_azure_ignores_is_no_reason_not_to_run(cli: Callable[..., Any], tree: Path) -> None:
-    (tree / "greet.yaml").write_text(GOOD + "shm_size: 2g\nname: greet\ncolour: red\n")
-    found = cli("lint", "greet.yaml", "--json").json["problems"]
-    assert {(one["where"], one["severity"]) for one in found} == {
-        (w, "warning") for w in ("shm_size", "name", "colour")
-    }
-    assert cli("run", "greet.yaml", "--dry-run").code == 0
 
 
 def test_a_signature_in_the_yaml_is_not_shown(cli: Callable[..., Any], tree: Path) -> None:

@@ -6,13 +6,11 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from allranks.cli.run_list import ListChoice, RunIndex
 from allranks.cli.run_server import RunServer
-from allranks.local.folders import RunsHome, write_json_file
+from allranks.local.folders import RunsHome
 from tests.cli.conftest import Called
 from tests.cli.test_runs import make_run
 from tests.cli.test_serve import ask
@@ -140,22 +138,3 @@ def test_the_page_has_the_same_rules_and_leads_on(server: RunServer) -> None:
     for query in ("?sort=lose", "?page=99", "?page=x", "?status=faild"):
         assert ask(server, query)[0] == 404
     assert "&lt;b&gt;" in shown("?search=%3Cb%3E")[1], "what was searched is a text"
-
-
-def test_a_run_that_has_ended_is_read_once_and_again_when_it_changes(
-    home: RunsHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = make_run(tmp_path, "r1", "running")
-    index = RunIndex(folder.home)
-    everything = ListChoice(statuses=("succeeded",))
-    assert index.choose(everything).total == 0
-    write_json_file(folder.state, json.loads(folder.state.read_text()) | {"status": "succeeded"})
-    assert index.choose(everything).total == 1
-    many = RunIndex(home)
-    assert many.choose(ListChoice(search="epochs")).total == COUNT
-
-    def read(_: object) -> None:
-        raise AssertionError("a run was read twice")
-
-    monkeypatch.setattr("allranks.cli.run_list.read_run_state", read)
-    assert many.choose(ListChoice(search="epochs", sort="loss")).total == COUNT

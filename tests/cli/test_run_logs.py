@@ -7,11 +7,9 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -21,6 +19,7 @@ from allranks.cli.log_stream import LogStream
 from allranks.local.folders import StepFolder
 from allranks.local.result import StepResult
 from tests.cli.conftest import Called
+from tests.local.support import wait_for
 
 ROOT = Path(__file__).parents[2]
 ALLRANKS = [sys.executable, "-m", "allranks"]
@@ -94,34 +93,11 @@ def test_a_line_without_an_end_is_shown_after_a_moment_and_its_end_is_no_further
     assert lines.feed(b"\nnext\n", 2.0) == ["next"]
 
 
-def test_a_progress_bar_that_never_rests_is_shown_now_and_then() -> None:
-    lines, shown = LogLines(), []
-    for moment in range(600):
-        now = moment / 10
-        shown += [*lines.feed(b"\r%2d%% of it" % (moment // 6), now), *lines.late(now)]
-    assert 4 <= len(shown) <= 6
-    assert shown[0] == "16% of it"
-
-
 def test_ten_megabytes_without_an_end_take_little_memory_and_lose_nothing() -> None:
     lines, text = LogLines(), "0123456789é" * 1000
     shown = [line for _ in range(900) for line in lines.feed(text.encode(), 0.0)]
     assert max(map(len, shown)) <= 2**16
     assert "".join([*shown, *lines.end()]) == text * 900
-
-
-def test_a_last_line_without_an_end_that_nobody_reads_leaves_nothing_to_close_twice(tmp_path: Path) -> None:
-    """As of a run in front of ``| head``."""
-    folder, shown = StepFolder(tmp_path), mock.Mock(side_effect=BrokenPipeError)
-    folder.logs.mkdir()
-    stream = LogStream(LogChoice(others=True), shown)
-    result = StepResult("train", "running", 0.0, 0.0, None, 1, 1, 1, tmp_path, {})
-    stream.changed(result)
-    folder.log(0).write_text("no end")
-    with pytest.raises(BrokenPipeError):
-        stream.changed(replace(result, status="succeeded"))
-    stream.close()
-    shown.assert_called_once()
 
 
 def test_of_more_than_a_terminal_takes_whole_lines_are_left_out_and_that_is_said(tmp_path: Path) -> None:
@@ -224,12 +200,8 @@ raise SystemExit(3)
         [*ALLRANKS, "run", "ranks.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
     ) as run:
         assert run.stdout is not None
-        began = time.monotonic()
-        while not (found := list(tmp_path.glob(".allranks/runs/*/steps/train/nodes/*/work/done-1"))):
-            assert time.monotonic() - began < 30
-            time.sleep(0.1)
-        time.sleep(1)
-        assert not working_in(found[0].parents[3]), "rank 0 has been ended with rank 1"
+        found = wait_for(lambda: list(tmp_path.glob(".allranks/runs/*/steps/train/nodes/*/work/done-1")))
+        wait_for(lambda: not working_in(found[0].parents[3]))  # rank 0 has been ended with rank 1
         output = run.stdout.read()
     assert run.returncode == 1
     assert len(lines_of(output, 1)) == 20_000

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -95,19 +94,6 @@ def test_a_run_whose_engine_is_gone_is_not_running(runs: Callable[..., Any], hom
     assert "  5 min 0" in runs("list").out, "how long it has been running"
 
 
-def test_an_empty_log_is_said_to_be_empty(runs: Callable[..., Any], home: Path) -> None:
-    folder = make_run(home, "r1")
-    for rank, printed in enumerate(("one\n", "")):
-        folder.step("train").log(rank).write_text(printed)
-    assert (shown := runs("logs", "r1", "train")).out == "[rank 0] one\n"
-    assert shown.err == ""
-    silent = runs("logs", "r1", "train", "--rank", "1")
-    assert (silent.code, silent.out) == (0, "")
-    assert silent.err == f"note: nothing was printed: the log of rank 1 is empty ({folder.step('train').log(1)})\n"
-    folder.step("train").log(0).write_text("")
-    assert "the logs of all ranks are empty" in runs("logs", "r1", "train").err
-
-
 @pytest.mark.parametrize("name", ["latest", "20260102-b", "20260102"])
 def test_show_finds_a_run_by_id_beginning_or_latest(runs: Callable[..., Any], home: Path, name: str) -> None:
     make_run(home, "20260101-a")
@@ -144,12 +130,6 @@ def test_logs_mark_the_rank_when_there_are_several(runs: Callable[..., Any], hom
     assert runs("logs", "r1", "train", "--json").json["logs"] == {"2": str(step.log(2)), "10": str(step.log(10))}
 
 
-def test_logs_of_a_step_without_a_distribution(runs: Callable[..., Any], home: Path) -> None:
-    make_run(home, "r1").step("train").log(None).write_bytes(b"caf\xc3\xa9 \xff\n")
-    assert runs("logs", "latest", "train").out == "café �\n"
-    assert runs("logs", "latest", "train", "--rank", "0").out == "café �\n"
-
-
 def test_logs_hold_nothing_that_a_terminal_would_obey(runs: Callable[..., Any], home: Path) -> None:
     log = make_run(home, "r1").step("train").log(None)
     log.write_bytes(
@@ -183,37 +163,6 @@ def test_wrong_logs(runs: Callable[..., Any], home: Path, arguments: tuple[str, 
     called = runs("logs", *arguments)
     assert called.code == 2
     assert message in called.err
-
-
-def test_follow_prints_lines_as_they_come_and_ends_with_the_step(runs: Callable[..., Any], home: Path) -> None:
-    folder = make_run(home, "r1", "running")
-    state = json.loads(folder.state.read_text())
-    folder.lock()
-    log = folder.step("train").log(0)
-
-    def train() -> None:
-        for number in range(4):
-            time.sleep(0.15)
-            with log.open("a") as file:
-                file.write(f"line {number}\nhalf")
-        state["steps"]["train"]["status"] = "succeeded"
-        write_json_file(folder.state, state)
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    out = runs("logs", "r1", "train", "--follow").out
-    thread.join()
-    assert out.splitlines() == ["line 0", "halfline 1", "halfline 2", "halfline 3", "half"]
-
-
-def test_open_prints_the_page_s_path(runs: Callable[..., Any], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    folder = make_run(home, "r1")
-    assert "no page yet" in runs("open", "r1").err
-    folder.report.write_text("<html>")
-    assert runs("open", "r1").out == f"{folder.report}\n"
-    assert runs("open", "r1", "--json").json == {"report": str(folder.report)}
 
 
 def test_remove(runs: Callable[..., Any], home: Path) -> None:
@@ -285,11 +234,6 @@ def test_remove_refuses_a_running_run(runs: Callable[..., Any], home: Path) -> N
     assert called.code == 2
     assert "is running" in called.err
     assert folder.path.is_dir()
-
-
-def test_a_file_as_runs_dir(cli: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert "is a file" in cli("runs", "--runs-dir", str(tmp_path / "file")).err
 
 
 PIPELINE = """\

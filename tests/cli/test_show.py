@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from allranks import catalogue
-from allranks.cli.show import limits
 from allranks.local.assets import MAP_FILE
-from allranks.spec.model import Input
 
 
 @pytest.mark.parametrize("name", [*catalogue.COMPONENTS, *catalogue.PIPELINES])
@@ -50,21 +48,6 @@ def test_show_a_pipeline_lists_its_steps(cli: Callable[..., Any]) -> None:
     assert document["kind"] == "pipeline"
     assert list(document["steps"]) == ["prepare", "train", "evaluate"]
     assert document["steps"]["train"]["component"] == "train_ddp"
-
-
-def test_show_says_that_a_step_is_a_sweep(cli: Callable[..., Any]) -> None:
-    sweep = cli("show", "tune_image_classification", "--json").json["steps"]["train"]["sweep"]
-    assert (sweep["goal"], sweep["primary_metric"]) == ("maximize", "validation_accuracy")
-    page = " ".join(cli("show", "tune_image_classification").out.split())
-    assert f"{sweep['algorithm']} sweep of {', '.join(sweep['search_space'])} to maximize validation_accuracy" in page
-    assert "trials" in page
-
-
-def test_show_takes_a_file_too(cli: Callable[..., Any]) -> None:
-    path = str(catalogue.component_files()["train_ddp"])
-    document = cli("show", path, "--json").json
-    assert document["name"] == "train_ddp"
-    assert document["example"] == f"allranks run {path} data=DATA"
 
 
 REGISTERED = """\
@@ -134,24 +117,3 @@ def test_an_unknown_name_says_where_to_look(cli: Callable[..., Any], name: str, 
     called = cli("show", name)
     assert called.code == 2
     assert message in called.err
-
-
-@pytest.mark.parametrize(
-    ("port", "expected"),
-    [
-        (Input("x", enum=("a", "b")), "a | b"),
-        (Input("x", "number", min=0, max=0.5), "0 to 0.5"),
-        (Input("x", "integer", min=1), "at least 1"),
-        (Input("x", "integer", max=9), "at most 9"),
-        (Input("x"), ""),
-    ],
-)
-def test_limits_in_words(port: Input, expected: str) -> None:
-    assert limits(port) == expected
-
-
-def test_a_pipeline_s_inputs_have_the_ranges_and_choices_of_what_they_feed(cli: Callable[..., Any]) -> None:
-    inputs = cli("show", "image_classification", "--json").json["inputs"]
-    assert (inputs["epochs"]["min"], inputs["epochs"]["max"]) == (1, None)
-    page = cli("show", "image_classification").out
-    assert "at least 1" in page.partition("outputs\n")[0]

@@ -52,19 +52,6 @@ def on_a_terminal(columns: int, cwd: Path, *arguments: str, code: int = 0) -> st
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.decode()).replace("\r", "")
 
 
-def test_prose_is_broken_at_the_edge_and_no_choice_is_cut(tmp_path: Path) -> None:
-    page = on_a_terminal(72, tmp_path, "show", "train_ddp")
-    description = page.partition("\n\n")[2].partition("\n\ninputs")[0]
-    assert max(map(len, description.splitlines())) in range(60, 73)
-    assert "sgd | adam | adamw" in page
-    assert "…" not in page
-
-
-def test_a_list_is_broken_at_the_edge_unless_too_little_would_be_left(tmp_path: Path) -> None:
-    assert max(map(len, on_a_terminal(80, tmp_path, "list").splitlines()[:-2])) in range(70, 81)
-    assert "…" not in on_a_terminal(40, tmp_path, "list")
-
-
 @pytest.mark.parametrize(("columns", "shown"), [(50, False), (120, True)])
 def test_a_narrow_table_has_fewer_columns(tmp_path: Path, columns: int, shown: bool) -> None:
     (tmp_path / "echo.yaml").write_text(ECHO)
@@ -145,12 +132,3 @@ def test_the_trials_of_a_sweep_can_be_told_apart(tmp_path: Path, columns: int) -
         drawn = [line for line in printed.splitlines() if line.startswith(f"  tune_everything.{number} ")]
         assert drawn, printed
         assert f"learning_rate={rate}" in drawn[-1]
-
-
-def test_a_list_shows_descriptions_below_where_the_line_is_too_short(tmp_path: Path) -> None:
-    listed = on_a_terminal(80, tmp_path, "list").splitlines()
-    at = next(index for index, line in enumerate(listed) if line.split()[:1] == ["train_ddp"])
-    assert "Train (PyTorch DDP)" in listed[at]
-    assert listed[at + 1].startswith("      ")
-    assert len(listed[at + 1].split()) > 4
-    assert "…" not in "\n".join(listed)
