@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 
 from allranks import catalogue
 from allranks.library import VERSION
+from tests.azure.stand_in.fixture import StandIn, azure_server
+
+__all__ = ["azure_server"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,6 +48,19 @@ jobs:
     inputs: {text: "${{parent.jobs.write.outputs.text}}"}
 """
 
+OWN = """
+from azure.ai.ml import Input
+from azure.ai.ml.dsl import pipeline
+
+from allranks import components, scale
+
+@pipeline(default_compute="cpu-cluster")
+def own(epochs: int = 2):
+    prepare = components.prepare_data()
+    train = scale(components.train_ddp(data=prepare.outputs.data, epochs=epochs), nodes=3)
+    return {"model": train.outputs.model}
+"""
+
 pytestmark = pytest.mark.slow
 
 
@@ -69,11 +86,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def call(installed: Path, tmp_path: Path) -> Callable[..., str]:
-    def run(*arguments: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [str(installed / "allranks"), *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == code, done.stdout + done.stderr
+    def run(*arguments: str, env: dict[str, str] | None = None) -> str:
+        command = [str(installed / "allranks"), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     return run
@@ -100,13 +116,10 @@ def test_version_list_and_show(call: Callable[..., str]) -> None:
     assert "learning_rate" in call("show", "train_ddp")
 
 
-def test_lint_finds_the_library_sound(call: Callable[..., str]) -> None:
-    assert call("lint").endswith("nothing wrong\n")
-
-
-def test_a_copy_is_sound_too(call: Callable[..., str]) -> None:
-    call("copy", "image_classification")
-    assert call("lint").endswith("nothing wrong\n")
+def test_the_library_and_a_copy_are_sound(call: Callable[..., str]) -> None:
+    for _ in range(2):
+        assert call("lint").endswith("nothing wrong\n")
+        call("copy", "image_classification")
 
 
 def test_run_a_pipeline(call: Callable[..., str], tmp_path: Path) -> None:
@@ -115,3 +128,25 @@ def test_run_a_pipeline(call: Callable[..., str], tmp_path: Path) -> None:
     assert result["status"] == "succeeded"
     assert Path(result["steps"]["write"]["outputs"]["text"], "word.txt").read_text() == "hola\n"
     assert "hola" in call("runs", "logs", "latest", "read")
+
+
+def test_a_wheel_composes_exports_and_submits(
+    azure_server: StandIn, call: Callable[..., str], installed: Path, tmp_path: Path
+) -> None:
+    """With the SDK of the environment around the tests, whose packages stand on PYTHONPATH."""
+    azure_server.reset()
+    (tmp_path / "own.py").write_text(OWN)
+    environ = azure_server.environ(PYTHONPATH=sysconfig.get_path("purelib"))
+    where = [str(installed / "python"), "-c", "import allranks; print(allranks.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, env=environ, check=True, capture_output=True, text=True).stdout
+    assert found.startswith(str(installed.parent)), "the wheel's package, not this checkout's"
+    call("export", "own.py:own", "-o", "own.yaml", env=environ)
+    assert "instance_count: 3" in (tmp_path / "own.yaml").read_text()
+    call("register", "prepare_data", "train_ddp", "--workspace", env=environ)
+    sent = json.loads(call("submit", "own.py:own", "epochs=4", "--json", env=environ))
+    assert sent["status"] in ("waiting", "running")
+    properties = azure_server.requests("PUT", f"/jobs/{sent['job']}")[0]["body"]["properties"]
+    assert properties["jobs"]["train"]["resources"]["instance_count"] == 3
+    assert properties["inputs"]["epochs"]["value"] == "4"
+    shown = json.loads(call("submit", "image_classification", "--registered", "--dry-run", "--json", env=environ))
+    assert shown["steps"]["train"]["component"] == f"azureml:train_ddp:{VERSION}"
