@@ -43,7 +43,7 @@ class Shell:
         return {"cwd": self.checkout, "env": environ, "stdin": subprocess.DEVNULL, "text": True}
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*arguments), **self.settings, capture_output=True, timeout=120, check=False)
+        return subprocess.run(self.command(*arguments), **self.settings, capture_output=True, timeout=280, check=False)
 
     def json(self, *arguments: str) -> dict[str, Any]:
         """The document that ``--json`` prints, on standard output alone."""

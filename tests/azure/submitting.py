@@ -15,7 +15,7 @@ from tests.azure.stand_in.fixture import StandIn
 from tests.azure.stand_in.state import WORKSPACE_ID
 from tests.cli.conftest import Called, cli
 
-__all__ = ["Called", "cli", "environments", "job_sent", "ready", "small", "workspace_client"]
+__all__ = ["Called", "cli", "component_of", "environments", "job_sent", "ready", "small", "workspace_client"]
 
 Cli = Callable[..., Called]
 
@@ -73,6 +73,13 @@ def job_sent(stand_in: StandIn) -> dict[str, Any]:
     assert [(one["path"], one["body"]) for one in again] == [(request["path"], request["body"])] * len(again)
     properties: dict[str, Any] = request["body"]["properties"]
     return properties
+
+
+def component_of(stand_in: StandIn, node: dict[str, Any]) -> dict[str, Any]:
+    """The specification of the component that a step names by its id."""
+    name, _, version = node["componentId"].partition("/components/")[2].partition("/versions/")
+    found: dict[str, Any] = stand_in.state["workspace"]["components"][name][version]["properties"]["componentSpec"]
+    return found
 
 
 @pytest.fixture

@@ -26,21 +26,9 @@ def test_all_kinds_of_steps_load_in_the_sdk(tmp_path: Path) -> None:
     assert job._validate().error_messages == {}
     rest = job._to_rest_object().as_dict()["properties"]
     assert rest["inputs"]["start"] == {"value": "2", "jobInputType": "literal"}
+    assert "extra" not in rest["inputs"], "an optional input without a value is not sent"
     assert rest["jobs"].keys() == {"first", "second", "third"}
     assert job.jobs["first"].component.jobs["add"].resources.instance_count == "${{parent.inputs.start}}"
-
-
-def test_an_optional_input_without_a_value_is_not_sent(tmp_path: Path) -> None:
-    file = tmp_path / "everything.yaml"
-    for path, text in export_pipeline(f"{SAMPLES}:everything", file).items():
-        path.write_text(text)
-    assert "extra: ''" in file.read_text()
-    assert "extra" not in load_job(file)._to_rest_object().as_dict()["properties"]["inputs"]
-
-
-def test_exporting_twice_gives_the_same_text(tmp_path: Path) -> None:
-    first, second = (export_pipeline(f"{SAMPLES}:everything", tmp_path / "everything.yaml") for _ in range(2))
-    assert first == second
 
 
 def test_the_command_writes_the_file_and_names_the_next_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from azure.ai.ml import load_job
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from allranks import catalogue
 from allranks.azure.document import job_document
@@ -51,48 +48,4 @@ def launch(step: Any) -> list[str]:
 @pytest.mark.parametrize("name", sorted(catalogue.pipeline_files()))
 def test_every_pipeline_of_the_library(name):
     file = catalogue.pipeline_files()[name]
-    assert meaning(through_the_sdk(file)) == meaning(read_pipeline(file, catalogue.resolve))
-
-
-NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True)
-LITERALS = st.one_of(
-    st.integers(-999, 999), st.sampled_from([0.5, 1e-3, 20.0]), st.sampled_from(["text", "a b", "x-1"])
-)
-
-
-@st.composite
-def pipelines(draw: Any) -> dict[str, Any]:
-    """A pipeline job of one to three inline commands in a chain, some with ranks, all with literals and bindings."""
-    shared = draw(st.dictionaries(NAMES, LITERALS, min_size=1, max_size=3))
-    jobs: dict[str, Any] = {}
-    for number in range(draw(st.integers(1, 3))):
-        own = draw(st.dictionaries(NAMES, LITERALS, max_size=2))
-        bound = {key: f"${{{{parent.inputs.{key}}}}}" for key in shared}
-        inputs: dict[str, Any] = {**own, **bound}
-        if number:
-            inputs["before"] = f"${{{{parent.jobs.step{number - 1}.outputs.out}}}}"
-        job: dict[str, Any] = {
-            "type": "command",
-            "command": "echo " + " ".join(f"'${{{{inputs.{key}}}}}'" for key in inputs) + " > ${{outputs.out}}/f",
-            "environment": "azureml:some:1",
-            "inputs": inputs,
-            "outputs": {"out": {"type": "uri_folder"}},
-        }
-        kind = draw(st.sampled_from(["none", "pytorch", "mpi"]))
-        if kind != "none":
-            job["distribution"] = {"type": kind, "process_count_per_instance": draw(st.integers(1, 8))}
-            job["resources"] = {"instance_count": draw(st.integers(1, 4))}
-        if draw(st.booleans()):
-            job["environment_variables"] = {"MODE": draw(st.sampled_from(["a", "b c", "1"]))}
-        if draw(st.booleans()):
-            job["limits"] = {"timeout": draw(st.integers(1, 9999))}
-        jobs[f"step{number}"] = job
-    return {"type": "pipeline", "inputs": shared, "jobs": jobs}
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(pipelines())
-def test_a_generated_family(tmp_path, document):
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(yaml.safe_dump(document))
     assert meaning(through_the_sdk(file)) == meaning(read_pipeline(file, catalogue.resolve))

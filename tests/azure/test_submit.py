@@ -12,7 +12,7 @@ from allranks.local import snapshot
 from allranks.spec import read_component, read_pipeline
 from tests.azure.stand_in.fixture import StandIn
 from tests.azure.stand_in.state import WORKSPACE_ID
-from tests.azure.submitting import Cli, job_sent
+from tests.azure.submitting import Cli, component_of, job_sent
 
 VERSION = library.VERSION
 
@@ -46,13 +46,6 @@ def own(data: Input(type="uri_folder"), times: int = 3):
     trained = training(data=data)
     return {"model": trained.outputs.model, "number": counted.outputs.number}
 """
-
-
-def component_of(stand_in: StandIn, node: dict[str, Any]) -> dict[str, Any]:
-    """The specification of the component that a step names by its id."""
-    name, _, version = node["componentId"].partition("/components/")[2].partition("/versions/")
-    found: dict[str, Any] = stand_in.state["workspace"]["components"][name][version]["properties"]["componentSpec"]
-    return found
 
 
 def code_of(stand_in: StandIn, component: dict[str, Any]) -> dict[str, Any]:

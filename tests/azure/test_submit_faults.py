@@ -76,11 +76,6 @@ def test_a_low_priority_compute(ready: StandIn, cli: Cli) -> None:
     assert "job_tier: spot" in said
 
 
-def test_machines_that_do_not_fit(ready: StandIn, cli: Cli) -> None:
-    said = refused(cli, ready, "image_classification", "--compute", "gpu-cluster", "--scale", "train=1x16")
-    assert "8 H100 GPUs" in said
-
-
 def test_environments_that_are_not_registered(stand_in: StandIn, cli: Cli) -> None:
     said = refused(cli, stand_in, "image_classification")
     assert "environment allranks-evaluate:" in said
@@ -131,25 +126,6 @@ def test_a_pipeline_without_compute(stand_in: StandIn, cli: Cli, tmp_path: Path)
     said = refused(cli, stand_in, str(tmp_path / "job.yaml"))
     assert "jobs.one: has no compute" in said
     assert cli("submit", str(tmp_path / "job.yaml"), "--compute", "serverless").code == 0
-
-
-def test_throttling_is_waited_out(ready: StandIn, cli: Cli, small: str) -> None:
-    ready.fault("/computes", 429, times=6, retry_after=0.05)
-    ready.fault(JOBS, 429, times=5, retry_after=0.05)
-    assert cli("submit", small).code == 0
-    assert len(ready.state["jobs"]) == 1
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_service_that_stays_busy(
-    ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch, status: int
-) -> None:
-    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.5)
-    ready.fault(JOBS, status, retry_after=0.05)
-    said = refused(cli, ready, small, code=1)
-    assert f"({status})" in said
-    ready.no_faults()
-    assert cli("submit", small).code == 0
 
 
 def test_a_job_that_may_have_arrived_is_named(
@@ -219,44 +195,10 @@ def test_an_answer_that_is_lost_submits_nothing_twice(ready: StandIn, cli: Cli, 
     assert list(ready.state["jobs"]) == [done.json["job"]]
 
 
-def test_a_server_that_hangs_up_in_the_middle_of_an_upload(
-    ready: StandIn, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hurry(monkeypatch)
-    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.5)
-    ready.fault("PUT /storage.*train_ddp.py", 0)
-    said = refused(cli, ready, "image_classification", code=1)
-    assert "the connection to Azure broke" in said
-    assert not [code for code in ready.requests("PUT", "/codes/") if code["status"] == 201][1:], "only the first step's"
-    ready.no_faults()
-    assert cli("submit", "image_classification").code == 0
-
-
-def test_an_upload_that_breaks_off_is_begun_again(ready: StandIn, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-    ready.fault("PUT /storage.*train_ddp.py", 0, times=5)
-    done = cli("submit", "image_classification")
-    assert done.code == 0, done.err
-    assert "note: the connection was lost; trying again in 2 s" in done.err
-
-
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client of the storage waits 15 seconds before it tries again: nobody needs to see that in a test."""
-    from azure.storage.blob._shared import policies
-
-    monkeypatch.setattr(policies.StorageRetryPolicy, "sleep", lambda *_arguments: None)
-
-
 def test_a_refusal_of_the_service_is_told_in_its_words(ready: StandIn, cli: Cli, small: str) -> None:
     ready.fault(JOBS, 400, message="Quota exceeded. See https://x.test/?sv=1&sig=c2VjcmV0&se=2")
     said = refused(cli, ready, small)
     assert "Azure refused (400): Quota exceeded. See https://x.test/?sv=1&sig=***&se=2" in said
-
-
-def test_as_json_an_error_is_one_document(stand_in: StandIn, cli: Cli) -> None:
-    done = cli("submit", "image_classification", "--compute", "nope", "--json")
-    assert done.code == 2
-    assert done.json["error"]["kind"] == "azure"
 
 
 VARIABLES = {

@@ -9,7 +9,7 @@ from azure.ai.ml.dsl import pipeline
 from azure.ai.ml.entities import Environment
 
 import allranks
-from allranks import catalogue, components, library
+from allranks import catalogue, library
 from allranks.azure.client import connect_registry, quiet_sdk
 from allranks.errors import SpecError, UsageError
 from tests.azure.stand_in.fixture import StandIn
@@ -64,12 +64,6 @@ def test_submit_a_pipeline_job(ready: StandIn, tmp_path: Path) -> None:
     assert properties["settings"]["default_compute"].endswith("/cpu-cluster")
     with pytest.raises(UsageError, match="has been sent before"):
         allranks.submit(job)
-
-
-def test_submit_a_target_with_scale(ready: StandIn) -> None:
-    allranks.submit("image_classification", scale={"train": (3, 2)}, values={"train.clip_norm": 0.5}, epochs=2)
-    train = job_sent(ready)["jobs"]["train"]
-    assert (train["resources"]["instance_count"], train["inputs"]["clip_norm"]["value"]) == (3, "0.5")
 
 
 def register(client: Any, names: tuple[str, ...], environment: str = "azureml:{}:{}") -> None:
@@ -158,8 +152,3 @@ def test_a_pipeline_that_only_azure_knows_is_refused_by_name(ready: StandIn, cli
     (tmp_path / "job.yaml").write_text(f"type: pipeline\nsettings: {{default_compute: serverless}}\n{jobs}\n")
     done = cli("submit", str(tmp_path / "job.yaml"))
     assert (done.code, "azureml:theirs:1 is a pipeline component" in done.err) == (2, True), done.err
-
-
-def test_nothing_of_azure_is_loaded_before_it_is_needed() -> None:
-    assert {"run", "submit"} <= set(dir(allranks))
-    assert components is allranks.components

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import allranks
-from allranks.azure.placement import checked_placement, duration_seconds
 from allranks.errors import SpecError, UsageError
 from tests.azure.stand_in.fixture import StandIn
-from tests.azure.submitting import Cli, job_sent
+from tests.azure.submitting import Cli, component_of, job_sent
 
 H100 = "Standard_ND96isr_H100_v5"
 OUTER = """
@@ -40,13 +38,6 @@ environment: {image: "ubuntu:24.04"}
 distribution: {type: pytorch, process_count_per_instance: 1}
 resources: {shm_size: 2g}
 """
-
-
-def component_of(stand_in: StandIn, node: dict[str, Any]) -> dict[str, Any]:
-    """The specification of the component that a step names by its id."""
-    name, _, version = node["componentId"].partition("/components/")[2].partition("/versions/")
-    found: dict[str, Any] = stand_in.state["workspace"]["components"][name][version]["properties"]["componentSpec"]
-    return found
 
 
 @pytest.fixture
@@ -157,16 +148,6 @@ def test_what_cannot_be_is_refused(cli: Cli, nested: str, options: tuple[str, ..
     done = cli("submit", nested, *options, "--dry-run")
     assert done.code == 2
     assert said in " ".join(done.err.split())
-
-
-def test_times_and_their_units() -> None:
-    texts = {"90": 90, "90s": 90, "30m": 1800, "30 min": 1800, "2H": 7200, "1d": 86400, 15: 15}
-    assert {text: duration_seconds(text) for text in texts} == texts
-    for wrong in ("", "-1", "1.5h", True, 2.0, None):
-        with pytest.raises(UsageError, match="is no time"):
-            duration_seconds(wrong)
-    with pytest.raises(UsageError, match="timeout of train: 'x' is no time"):
-        checked_placement(timeout={"train": "x"})
 
 
 def test_ranks_that_no_size_has_are_refused_in_python(nested: str) -> None:

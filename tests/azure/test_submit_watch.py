@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
 import yaml
 
-from allranks.azure import jobs, watch
-from allranks.cli import azure_runs
+from allranks.azure import watch
 from tests.azure.stand_in.fixture import StandIn
 from tests.azure.submitting import Cli
 
@@ -53,39 +51,6 @@ def test_to_a_steps_failure(ready: StandIn, cli: Cli) -> None:
     assert "[std_log_process_0] starting" in cli("runs", "logs", "--azure", job, "train").out
     nowhere = cli("runs", "logs", "--azure", job, "trian")
     assert (nowhere.code, "did you mean 'train'" in nowhere.err) == (2, True)
-
-
-def test_a_line_that_is_being_written_is_printed_whole(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    looks = iter(
-        [
-            ("running", "loaded\nstep 1 of "),
-            ("running", "loaded\nstep 1 of 2\n"),
-            ("succeeded", "loaded\nstep 1 of 2\nend"),
-        ]
-    )
-    seen: list[str] = []
-
-    def steps(*_: object) -> list[jobs.StepState]:
-        status, text = next(looks)
-        seen.append(text)
-        return [jobs.StepState("train", "run", status, None, None, "")]
-
-    monkeypatch.setattr(watch, "LONGEST_POLL", 0.0)
-    monkeypatch.setattr(jobs, "list_steps", steps)
-    monkeypatch.setattr(jobs, "list_logs", lambda *_: {"user_logs/std_log.txt": ""})
-    monkeypatch.setattr(jobs, "read_log", lambda *_: seen[-1])
-    job = jobs.JobState("job", "", "", "running", "", None)
-    args = argparse.Namespace(step="train", rank=None, follow=True, json=False)
-    assert azure_runs._logs(args, None, job) == 0
-    assert capsys.readouterr().out == "loaded\nstep 1 of 2\nend\n"
-
-
-def test_steps_that_share_a_display_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = [{"runId": run, "displayName": name} for run, name in (("r1", "Train"), ("r2", "Train"), ("r3", "Test"))]
-    monkeypatch.setattr(jobs, "child_runs", lambda *_: iter(runs))
-    assert [step.name for step in jobs.list_steps(None, "job")] == ["Train (r1)", "Train (r2)", "Test"]
 
 
 def test_a_failure_inside_a_nested_pipeline(ready: StandIn, cli: Cli, small: str) -> None:

@@ -77,38 +77,10 @@ def _hash_of(document: dict[str, Any]) -> str | None:
     return (document["properties"].get("properties") or {}).get("hash_sha256")
 
 
-def get_container(request: Request, state: State, kind: str, name: str) -> Answer:
-    """What all versions of a name have in common."""
-    store = store_of(state, request)
-    versions = store.assets.get(kind, {}).get(name, {})
-    if not versions:
-        raise RefusedError(404, "UserError", f"{kind[:-1].capitalize()} {name} was not found in {store.id}.")
-    return Answer(body=_container(store, kind, name))
-
-
-def list_containers(request: Request, state: State, kind: str) -> Answer:
-    store = store_of(state, request)
-    names = [name for name, versions in store.assets.get(kind, {}).items() if versions]
-    return Answer(body={"value": [_container(store, kind, name) for name in names if name != "azureml_anonymous"]})
-
-
-def _container(store: Store, kind: str, name: str) -> dict[str, Any]:
-    latest = list(store.versions(kind, name))[-1]
-    properties = {
-        "latestVersion": latest,
-        "nextVersion": f"{latest}.1",
-        "isArchived": False,
-        "provisioningState": "Succeeded",
-    }
-    return {"id": f"{store.id}/{kind}/{name}", "name": name, "properties": properties}
-
-
 for place in PLACES:
     route("PUT", f"{place}/{KIND}/{{name}}/versions/{{version}}")(put_version)
     route("GET", f"{place}/{KIND}/{{name}}/versions/{{version}}")(get_version)
     route("GET", f"{place}/{KIND}/{{name}}/versions")(list_versions)
-    route("GET", f"{place}/{KIND}/{{name}}")(get_container)
-    route("GET", f"{place}/{KIND}")(list_containers)
 
 
 @route("POST", f"{WORKSPACE_ID}/{KIND}/{{name}}/versions/{{version}}/startPendingUpload")

@@ -11,11 +11,6 @@ from tests.azure.stand_in.state import WORKSPACE_ID, State
 RUNS = f"/history/v1.0{WORKSPACE_ID}/runs"
 
 
-@route("GET", RUNS + "/{run}")
-def get(_request: Request, state: State, run: str) -> Answer:
-    return Answer(body=_document(state, _run(state, run)))
-
-
 @route("GET", RUNS + "/{run}/children")
 def get_children(request: Request, state: State, run: str) -> Answer:
     """Pages of no more than ten: a client that reads the first page alone shows itself."""
@@ -37,12 +32,6 @@ def details(_request: Request, state: State, run: str) -> Answer:
     error = {"error": _error(found)} if found["error"] else None
     known = {"runId": run, "status": found["status"], "logFiles": lifecycle.logs(state, run)}
     return Answer(body=known | {"error": error, "properties": {}, "warnings": []})
-
-
-@route("POST", f"/history/v1.0{WORKSPACE_ID}/rundata")
-def data(request: Request, state: State) -> Answer:
-    found = _run(state, request.json["runId"])
-    return Answer(body={"runMetadata": _document(state, found) | {"outputs": {}}})
 
 
 def _run(state: State, run: str) -> dict[str, Any]:

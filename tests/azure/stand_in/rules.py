@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.azure.stand_in.exchange import RefusedError
 from tests.azure.stand_in.identity import STORAGE
-from tests.azure.stand_in.nodes import check_nodes, check_value
 from tests.azure.stand_in.state import REGISTRY, REGISTRY_ID, WORKSPACE_ID, State, Store
 
 _ID = re.compile(
@@ -47,15 +46,12 @@ def check_environment(_state: State, store: Store, name: str, properties: dict[s
 
 
 def check_component(state: State, store: Store, name: str, properties: dict[str, Any]) -> None:
-    """Its environment, code and inner components must exist, its defaults keep their own rules."""
+    """Its environment, code and inner components must exist."""
     specification = properties["componentSpec"]
     if name != "azureml_anonymous" and re.fullmatch(r"[a-z][a-z\d_]{0,254}", name) is None:
         raise RefusedError(400, "UserError", f"{name!r} is no name for a component.")
     if store.id == REGISTRY_ID and properties.get("isAnonymous"):
         raise RefusedError(400, "UserError", "Anonymous components cannot be created in a registry.")
-    for port, declared in specification.get("inputs", {}).items():
-        if declared.get("default") is not None:
-            check_value(f"The default of {name}.{port}", declared["default"], declared)
     if specification["type"] == "pipeline":
         _check_pipeline(state, store, name, specification)
         return
@@ -72,35 +68,25 @@ def _check_pipeline(state: State, store: Store, name: str, specification: dict[s
         component = (node.get("trial") or node).get("componentId")
         if store.id == REGISTRY_ID and "registries/" not in str(component):
             raise RefusedError(400, "UserError", f"Component {name}: a registry cannot use {component}.")
-    inputs = {port: (declared, declared.get("default")) for port, declared in specification.get("inputs", {}).items()}
-    check_nodes(specification["jobs"], inputs, specification.get("outputs", {}), _specifications(state, specification))
+    _check_steps(state, specification)
 
 
 def check_job(state: State, name: str, properties: dict[str, Any]) -> None:
-    """Components, computes and values of every step, as far as they can be known before it runs."""
+    """Components and computes of every step must exist, and every path must be given."""
     if properties.get("jobType") != "Pipeline":
-        raise RefusedError(
-            400, "UserError", f"The stand-in runs pipeline jobs only; {name} is a {properties.get('jobType')}."
-        )
+        raise RefusedError(400, "UserError", f"{name} is a {properties.get('jobType')}, and no pipeline job.")
     default = (properties.get("settings") or {}).get("default_compute") or properties.get("computeId")
-    inputs = {}
     for port, given in (properties.get("inputs") or {}).items():
-        kind = given["jobInputType"]
-        value = given.get("value") if kind == "literal" else given.get("uri")
-        inputs[port] = ({"type": None if kind == "literal" else kind}, value)
-        if kind != "literal" and not value:
+        if given["jobInputType"] != "literal" and not given.get("uri"):
             raise RefusedError(400, "UserError", f"Input {port} has no path.")
     for step, node in properties["jobs"].items():
         _check_compute(state, f"Step {step}", node.get("computeId") or default)
-    check_nodes(properties["jobs"], inputs, properties.get("outputs") or {}, _specifications(state, properties))
+    _check_steps(state, properties)
 
 
-def _specifications(state: State, pipeline: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The component's specification of every step."""
-    ids = {step: (node.get("trial") or node)["componentId"] for step, node in pipeline["jobs"].items()}
-    return {
-        step: asset(state, component, "components")["properties"]["componentSpec"] for step, component in ids.items()
-    }
+def _check_steps(state: State, pipeline: dict[str, Any]) -> None:
+    for node in pipeline["jobs"].values():
+        asset(state, (node.get("trial") or node)["componentId"], "components")
 
 
 def _check_compute(state: State, what: str, compute: str | None) -> None:

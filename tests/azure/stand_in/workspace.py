@@ -17,13 +17,6 @@ def list_computes(_request: Request, state: State) -> Answer:
     return Answer(body={"value": list(state.computes.values())})
 
 
-@route("GET", WORKSPACE_ID + "/computes/{name}")
-def get_compute(_request: Request, state: State, name: str) -> Answer:
-    if name not in state.computes:
-        raise RefusedError(404, "ResourceNotFound", f"The compute {name} was not found in workspace {WORKSPACE_ID}.")
-    return Answer(body=state.computes[name])
-
-
 def add_compute(state: State, name: str, cluster: dict[str, Any]) -> None:
     """Make a cluster of machines, ready for use."""
     properties = {"computeType": "AmlCompute", "provisioningState": "Succeeded", "properties": cluster}
@@ -44,11 +37,6 @@ def _datastore(state: State, name: str) -> dict[str, Any]:
         "isDefault": name == "workspaceblobstore",
     }
     return {"id": f"{WORKSPACE_ID}/datastores/{name}", "name": name, "properties": properties}
-
-
-@route("GET", WORKSPACE_ID + "/datastores")
-def list_datastores(_request: Request, state: State) -> Answer:
-    return Answer(body={"value": [_datastore(state, "workspaceblobstore")]})
 
 
 @route("GET", WORKSPACE_ID + "/datastores/{name}")
