@@ -624,8 +624,8 @@ class TrainFsdp(CommandComponent):
             reshard_after_forward: Give a block's parameters up after its forward pass and gather them again for the
                 backward pass: least memory (ZeRO 3). false keeps them in between: faster, and more memory (ZeRO 2).
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
+            max_shard_gb: Largest file of the saved model, in units of 1,000,000,000 bytes; a larger model is divided
+                into several.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite is acted upon here.
@@ -842,8 +842,8 @@ class TrainDeepspeed(CommandComponent):
                 optimizer that cannot be compiled. Fail names them; replace takes what comes nearest, with a warning in
                 the log.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
+            max_shard_gb: Largest file of the saved model, in units of 1,000,000,000 bytes; a larger model is divided
+                into several.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite is acted upon here.
@@ -1136,8 +1136,8 @@ class TrainTransformers(CommandComponent):
                 optimizer's states, by PyTorch. deepspeed: gradients and states, by ZeRO stage 2. The result does not
                 change.
             model_weights: Weights of the saved model. With 16 bits it is half as large, and rounded.
-            max_shard_gb: Largest file of the saved model; a larger model is divided into several, which several ranks
-                write at the same time. In units of 1,000,000,000 bytes.
+            max_shard_gb: Largest file of the saved model, in units of 1,000,000,000 bytes; a larger model is divided
+                into several.
             seed: Seed of the initial weights and of the order of the rows.
             log_every: Steps between two lines of metrics. At these steps the ranks also compare notes: a loss that is
                 not finite is acted upon here.

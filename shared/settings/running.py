@@ -32,8 +32,7 @@ class SavingSettings:
         "Weights of the saved model. With 16 bits it is half as large, and rounded.", default="fp32"
     )
     max_shard_gb: float = input_port(
-        "Largest file of the saved model; a larger model is divided into several, which several ranks write at the "
-        "same time. In units of 1,000,000,000 bytes.",
+        "Largest file of the saved model, in units of 1,000,000,000 bytes; a larger model is divided into several.",
         default=5,
         least=0.0001,
         unit="GB",
