@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
-import json
-import mmap
 import multiprocessing
 import os
 import socket
@@ -25,8 +22,7 @@ import numpy as np
 from shared.checkpoint.choose import checkpoints_to_try
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.saving import CheckpointEngine
-from shared.distributed import World, init, joining, sentry
-from shared.distributed.liveness import SentryLink
+from shared.distributed import World, init, liveness
 
 NODE = 8
 FORK = multiprocessing.get_context("fork")
@@ -37,7 +33,6 @@ class Tally:
 
     def __init__(self) -> None:
         self.counts = {"server": [0, 0], "client": [0, 0]}
-        self.last = 0.0
 
 
 TALLY = Tally()
@@ -64,7 +59,6 @@ class FrameCounter:
             taken = min(self._rest, len(view))
             view, self._rest = view[taken:], self._rest - taken
             self._count[0] += self._rest == 0
-        TALLY.last = time.monotonic()
 
 
 class CountingSocket(socket.socket):
@@ -135,45 +129,6 @@ def variables_of(rank: int, size: int, port: int) -> dict[str, str]:
         "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank % NODE), "NODE_RANK": str(rank // NODE),
         "AZUREML_NODE_COUNT": str(size // NODE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
     }  # fmt: skip
-
-
-class Sentries:
-    """The sentries of the ranks of this process: the product's, as threads of one child, where a rank has a process."""
-
-    def __init__(self) -> None:
-        self._ours, theirs = socket.socketpair()
-        self._stacks = os.memfd_create("stacks")
-        faulthandler.register(sentry.STACK_SIGNAL, file=self._stacks, all_threads=True)
-        self.pages: dict[str, memoryview] = {}
-        self._lock = threading.Lock()
-        self.process = FORK.Process(target=self._serve, args=(theirs, os.getpid()), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def start(self, title: str, connection: socket.socket) -> SentryLink:
-        """As ``liveness.start_sentry``."""
-        page = os.memfd_create("progress")
-        os.ftruncate(page, mmap.PAGESIZE)
-        seen = memoryview(mmap.mmap(page, mmap.PAGESIZE)).cast("Q")
-        seen[sentry.LONGEST], seen[sentry.STEPS] = 600_000, 1
-        said = json.dumps({"title": title, "thread": f"{threading.get_ident():016x}"}).encode()
-        with self._lock:
-            self.pages[title.partition(" (")[0]] = seen
-            socket.send_fds(self._ours, [said], [connection.fileno(), page])
-            self._ours.recv(1)
-        os.close(page)
-        return SentryLink(self.process.pid or 0, seen)
-
-    def _serve(self, asked: socket.socket, pid: int) -> None:
-        self._ours.close()
-        while True:
-            said, (connection, page), *_ = socket.recv_fds(asked, 4096, 2)
-            if not said:
-                os._exit(0)
-            told = json.loads(said)
-            watch = sentry.Sentry(pid, connection, page, self._stacks, told["thread"], told["title"]).watch
-            threading.Thread(target=watch, daemon=True).start()
-            asked.send(b"x")
 
 
 class Rank(threading.Thread):
@@ -263,10 +218,9 @@ def serve_ranks(numbers: range, size: int, port: int, folder: Path, line: Connec
     """Be the process of some ranks: do each operation that is asked for, and say when, and what it cost."""
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    sentries = Sentries()  # forks while there is no other thread
     socket.socket = CountingSocket  # type: ignore[misc]
     os.environ = RankEnviron()  # type: ignore[assignment]  # noqa: B003  # each thread is a rank
-    joining.start_sentry = sentries.start  # type: ignore[attr-defined, assignment]
+    liveness.Heartbeat.start = lambda _: None  # type: ignore[method-assign, assignment]  # it would end the process
     threading.stack_size(256 << 10)
     sys.setswitchinterval(0.1)  # each thread that waits for Python's lock wakes up so often: 1,024 did nothing else
     ranks = [Rank(number, size, port, folder) for number in numbers]
@@ -274,9 +228,6 @@ def serve_ranks(numbers: range, size: int, port: int, folder: Path, line: Connec
         rank.start()
     while True:
         operation, number = line.recv()
-        if operation == "roll call":
-            call_roll(sentries, line)
-            continue
         if operation == "tally":
             line.send(snapshot())
             continue
@@ -291,15 +242,6 @@ def serve_ranks(numbers: range, size: int, port: int, folder: Path, line: Connec
             os._exit(0)
 
 
-def call_roll(sentries: Sentries, line: Connection) -> None:
-    """Let the sentry of a rank here find that it is silent; the others then find that theirs move."""
-    page = next(iter(sentries.pages.values()))
-    page[sentry.STEPS], page[sentry.LIMIT] = 0, 1
-    time.sleep(3 * sentry.LOOK_SECONDS)
-    page[sentry.STEPS], page[sentry.LIMIT] = 1, 0
-    line.send(None)
-
-
 def snapshot() -> dict[str, Any]:
     """What this process has sent and received until now, and what the server's thread has computed."""
     server = next((thread for thread in threading.enumerate() if thread.name == "allranks-control"), None)
@@ -307,5 +249,4 @@ def snapshot() -> dict[str, Any]:
     return {
         **{side: tuple(counts) for side, counts in TALLY.counts.items()},
         "seconds": 0.0 if clock is None else time.clock_gettime(clock),
-        "last": TALLY.last,
     }

@@ -2,8 +2,8 @@
 
     python benchmarks/thousand_ranks.py
 
-Each rank is a thread that calls the product's own `init`, `World`, checkpoint engine and sentry, 48 ranks in a process
-(faulthandler writes the stacks of 100 threads); rank 0 has a process for itself. The environment of a thread is that of
+Each rank is a thread that calls the product's own `init`, `World` and checkpoint engine, 48 ranks in a process, without
+heartbeats; rank 0 has a process for itself. The environment of a thread is that of
 its rank, on nodes of 8, with Azure ML's variables. Bytes and messages are counted where the sockets send and receive,
 on both sides; the time of an operation is from the first rank that begins it to the last that has it behind itself,
 with all of them on the cores of one machine; `server_seconds` is the processor's time of the thread in rank 0 that
@@ -80,8 +80,6 @@ class Hosts:
         seconds = max(end for _, end, _ in said) - min(begin for begin, *_ in said)
         if operation == "end of init":
             return self._cost(seconds, before, [line.recv() for line in self._lines])
-        if operation == "init":
-            time.sleep(1.0)  # the server answers the sentries, for which nobody waits
         return self._cost(seconds, before)
 
     def measure_idle(self) -> Cost:
@@ -89,15 +87,6 @@ class Hosts:
         before = self._tally()
         time.sleep(IDLE_SECONDS)
         return self._cost(IDLE_SECONDS, before)
-
-    def measure_roll_call(self) -> Cost:
-        """A rank is silent: all sentries are asked where their ranks stand. From the alarm to the last answer."""
-        before, began = self._tally(), time.monotonic()
-        self._lines[-1].send(("roll call", 0))
-        self._lines[-1].recv()
-        while time.monotonic() - (last := max(began, self._tally()[0]["last"])) < 2.0:
-            time.sleep(0.5)
-        return self._cost(last - began, before)
 
     def _tally(self) -> list[dict[str, Any]]:
         for line in self._lines:
@@ -143,7 +132,6 @@ def measure_world(size: int) -> dict[str, Cost]:
                 costs[operation] = sorted(found, key=lambda cost: cost.seconds)[rounds // 2]
                 print(f"{size:5d} {operation:14s} {costs[operation]}", flush=True)
             costs["idle"] = hosts.measure_idle()
-            costs["roll call"] = hosts.measure_roll_call()
             costs["end of init"] = hosts.measure("end of init")
         except BaseException:
             for process in multiprocessing.active_children():

@@ -27,8 +27,7 @@ def _unwatched() -> Iterator[None]:
     from shared.distributed import joining
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joining, "start_sentry", lambda *_: None)
-        patch.setattr(joining.LostPeerWatch, "start", lambda _: None)
+        patch.setattr(joining.Heartbeat, "start", lambda _: None)
         yield
 
 

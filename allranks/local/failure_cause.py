@@ -72,7 +72,7 @@ class FailureEvidence:
         last_lines: what it printed last.
         timed_out: its time was up.
         lacked_memory: whether the kernel has killed for want of memory meanwhile; None where that is not known.
-        stood_still: its sentry has ended it because it did.
+        stood_still: it has ended itself because it, or another rank, hung.
     """
 
     first: RankExit

@@ -28,8 +28,10 @@ _STOOD_STILL = re.compile(
     r"(?P<own>It|This rank) is ended",
     re.MULTILINE,
 )
-"""What the sentry of a rank says before it ends the rank: ``shared/distributed/sentry.py``."""
-_SENTRY_LINES, _SENTRY_BYTES = 2000, 1 << 18  # in which it is looked for: the stacks of many threads follow
+"""What a rank of our components prints before it ends itself: ``shared/distributed/liveness.py``."""
+_WATCHDOG = re.compile(r"^Timeout \((?P<time>[\d:.]+)\)!\n(?:(?:Thread |Current thread |  ).*\n|\n)*\Z", re.MULTILINE)
+"""What faulthandler's watchdog prints before it ends a rank: nothing but stacks follow."""
+_HANG_LINES, _HANG_BYTES = 2000, 1 << 18  # in which both are looked for: the stacks of many threads follow
 
 _LONG_LOG, _QUOTED = 200, 20  # lines that are looked at, and those of them that are quoted
 _MOST_OF_IT = 0.75
@@ -77,7 +79,7 @@ class FailedAttempt:
     def _cause(self, first: RankExit, gang: RankGang) -> str:
         if was_aborted_at_exit(first, gang):
             return ""  # no error of the code: the attempt is repeated for it
-        stood_still = first.was_killed and bool(_who_stood_still(first.command.log))
+        stood_still = bool(_who_stood_still(first.command.log))
         was_launched = any(first is one for one in gang.exits)
         last = last_lines(first.command.log)
         timed_out, lacked = bool(self.time_out), self.lacked_memory
@@ -89,7 +91,7 @@ class FailedAttempt:
         if was_aborted_at_exit(first, gang):
             done = "when its own work seems to have been done (see docs/local-engine.md)"
             return f"{first.reason} while Python ended, {done}"
-        if first.was_killed and (cause := _who_stood_still(first.command.log)):
+        if cause := _who_stood_still(first.command.log):
             return f"was ended: {cause}"
         if self.lacked_memory:
             how = "was killed" if first.was_killed else f"{first.reason}; meanwhile the kernel killed a process"
@@ -119,9 +121,12 @@ class FailedAttempt:
 
 
 def _who_stood_still(log: Path) -> str:
-    """``it stands still: …`` or ``rank 3 (node 1) stands still: …``, if its sentry has ended the rank for that."""
-    found = _STOOD_STILL.search("\n".join(last_lines(log, _SENTRY_LINES, _SENTRY_BYTES)))
-    return f"{'it' if found['own'] == 'It' else found['who']} {found['why']}" if found else ""
+    """``it stands still: …`` or ``rank 3 (node 1) stands still: …``, if the rank has ended itself for that."""
+    end = "".join(f"{line}\n" for line in last_lines(log, _HANG_LINES, _HANG_BYTES))
+    if found := _STOOD_STILL.search(end):
+        return f"{'it' if found['own'] == 'It' else found['who']} {found['why']}"
+    found = _WATCHDOG.search(end)
+    return f"it makes no progress: nothing has moved for {found['time']} (hours, minutes, seconds)" if found else ""
 
 
 def _ends_of_ranks(gang: RankGang) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Ends a process of a gang that stays stopped (SIGSTOP) where nobody else does: a script whose ranks have no sentry."""
+"""End a process of a gang that stays stopped (SIGSTOP), where the other ranks do not: a foreign script, or one rank."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ from allranks.local.resources.owners import owner_by_variables
 from allranks.local.resources.usage import read_variables
 
 LOOK_SECONDS: Final = 0.5
-STOPPED_LOOKS: Final = 8
-"""In a row, as a sentry takes: of no more than 4.5 s."""
-WATCHED_LOOKS: Final = 16
-"""In a row where a sentry is beside the process, so that it has noticed, and told where all ranks stood, before."""
+STOPPED_LOOKS: Final = 16
+"""In a row: of no more than 8.5 s. Ranks that watch each other have named the process before, and told all stacks."""
 _STOPPED: Final = b"T"
-_SENTRY: Final = b"/shared/distributed/sentry.py\0"
 _STACK_SECONDS: Final = 0.3
 _ASLEEP_SECONDS: Final = 4.0
 """A look that comes later than this: the machine slept, or this process was stopped itself."""
@@ -50,7 +47,7 @@ class StoppedRanks:
                     # Who is stopped and continued in turns is slow, and does not stand still.
                     count = count + 1 if switches == earlier else 1
                     self._looks[pid] = (count, switches)
-                    if count >= WATCHED_LOOKS or (count >= STOPPED_LOOKS and not _has_sentry(pid)):
+                    if count >= STOPPED_LOOKS:
                         _end(pid, count * self._look_seconds)
 
 
@@ -62,17 +59,8 @@ def _descendants(roots: Iterable[int]) -> Iterator[int]:
         waiting += processes.children_of(pid)
 
 
-def _has_sentry(pid: int) -> bool:
-    """Whether one of ours watches the process, which has none while it still imports its framework."""
-    for child in processes.children_of(pid):
-        with contextlib.suppress(OSError):
-            if _SENTRY in Path(f"/proc/{child}/cmdline").read_bytes():
-                return True
-    return False
-
-
 def _end(pid: int, seconds: float) -> None:
-    """Say in the log of the rank why it is ended, as its sentry would, let it tell its stack, and end it."""
+    """Say in the log of the rank why it is ended, as the other ranks would, let it tell its stack, and end it."""
     owner = owner_by_variables(read_variables(pid))
     rank, node = (owner.rank, owner.node) if owner is not None else (None, 0)
     who = f"rank {rank}" if rank is not None else f"process {pid}"

@@ -14,15 +14,15 @@ import time
 from collections.abc import Iterable
 
 from shared.distributed.errors import Refusal, UnsavedError, print_line
+from shared.distributed.hang import HangDiagnosis
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import (
-    ROLL_CALL_SECONDS,
+    HEARTBEAT_OF,
     Guest,
     LeaderScope,
     Meeting,
     MeetingKind,
     Member,
-    RollCall,
     find_misplaced_ranks,
     member_title,
     shared_facts,
@@ -54,7 +54,7 @@ class Assembly:
         self._earliest = math.inf  # no wait reaches its limit before this
         self._complete = False
         self._broken: Message | None = None
-        self._roll_call: RollCall | None = None
+        self._hangs = HangDiagnosis()
 
     @property
     def done(self) -> bool:
@@ -72,12 +72,15 @@ class Assembly:
             self._greet(guest, message)
         elif operation in ("bye", "fail", "refuse"):
             self._leave(guest, guest.member, message)
-        elif operation == "stalled":
+        elif operation == "stopped":
             self._break("stalled", str(message["message"]))
-        elif operation in ("silent", "where"):
-            self._call_the_roll(guest, message)
         elif self._broken is not None:
             guest.send(self._broken)
+        elif operation == "beat":
+            self._take_heartbeat(guest, message)
+        elif operation == "peers":
+            others = (other for other in self._members.values() if not other.channel and other.pid != guest.pid)
+            guest.send({"ok": [[str(other), other.pid] for other in others if other.machine == guest.machine]})
         elif operation == "meet":
             self._meet(guest, message)
         elif operation == "set":
@@ -100,13 +103,10 @@ class Assembly:
 
     def next_deadline(self) -> float | None:
         """When ``expire`` may have something to do, and not later, by the monotonic clock."""
-        earliest = self._earliest if self._roll_call is None else min(self._earliest, self._roll_call.until)
-        return None if earliest == math.inf else earliest
+        return None if self._earliest == math.inf else self._earliest
 
     def expire(self, now: float) -> None:
         """End the waits that have reached their limit."""
-        if self._roll_call is not None and self._roll_call.until <= now:
-            self._end_roll_call(self._roll_call)
         if self._earliest > now:  # so that all are looked through once per time-out, and not at each message
             return
         for guest in list(self._members.values()):
@@ -135,6 +135,7 @@ class Assembly:
         member = (str(message["role"]), int(message["rank"]))
         guest.node, guest.local_rank, guest.where = message["node"], message["local_rank"], str(message["where"])
         guest.host, guest.channel = str(message["host"]), message["channel"] is True
+        guest.machine, guest.pid = str(message["machine"]), int(message["pid"])
         problem = self._difference(member, guest, message["world"])
         kind = "world" if problem else "stale"  # a member that comes twice may be meeting an earlier attempt's server
         problem = problem or self._collision(member, guest)
@@ -201,21 +202,17 @@ class Assembly:
 
     # ---- hangs
 
-    def _call_the_roll(self, guest: Guest, message: Message) -> None:
-        """A sentry says that its rank is silent, or, asked, where it stands."""
-        if self._broken is not None:
-            return
-        if message["op"] == "silent":
-            self._roll_call = self._roll_call or RollCall(self._members, time.monotonic() + ROLL_CALL_SECONDS)
-        elif self._roll_call is not None:
-            self._roll_call.add(guest, message)
-            if self._roll_call.is_complete:
-                self._end_roll_call(self._roll_call)
-
-    def _end_roll_call(self, ended: RollCall) -> None:
-        self._roll_call = None
-        if verdict := ended.verdict():
-            self._break("stalled", verdict)
+    def _take_heartbeat(self, guest: Guest, message: Message) -> None:
+        """Keep it; at rank 0's own, find out whether a rank hangs."""
+        assert guest.member is not None  # noqa: S101  # strangers have no heart
+        guest.send({"ok": None})
+        member = (guest.member[0].removeprefix(HEARTBEAT_OF), guest.member[1])
+        now = time.monotonic()
+        self._hangs.record(member, f"{member_title(member)} (node {guest.node})", message, now)
+        if member == ("worker", 0):
+            here = {one: bool(other.waiting) for one, other in self._members.items() if one not in self._left}
+            if found := self._hangs.find(here, now):
+                self._break("stalled", found)
 
     # ---- meetings
 
@@ -305,4 +302,4 @@ def _turn_away(guest: Guest, kind: str, text: str) -> None:
 
 
 def _error(kind: str, text: str) -> Message:
-    return SharedMessage(error=kind, message=text)  # in this order, which sentry.py knows
+    return SharedMessage(error=kind, message=text)

@@ -161,12 +161,12 @@ class Control(ABC):
 
 
 class AloneControl(Control):
-    """The control plane of a world of one: the same rules, and no socket; `end` is called once it is left."""
+    """The control plane of a world of one: the same rules, and no socket."""
 
-    def __init__(self, launch: Launch, end: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, launch: Launch) -> None:
         assembly, guest = Assembly(launch, token=""), Guest()
         super().__init__(assembly.world_id, launch.main_port)
-        self._assembly, self._guest, self._launch, self._end = assembly, guest, launch, end
+        self._assembly, self._guest, self._launch = assembly, guest, launch
         self._exchange(encode_message(hello_message(launch, token="")), None)
 
     def open_channel(self, name: str) -> Control:  # noqa: ARG002
@@ -175,7 +175,7 @@ class AloneControl(Control):
 
     def leave(self, grace: float) -> None:  # noqa: ARG002
         """There is nobody to say goodbye to."""
-        self._end()
+        self.is_ending.set()
 
     def _exchange(self, data: bytes, timeout: float | None) -> Message:  # noqa: ARG002
         for message in MessageDecoder().feed(data):
@@ -219,25 +219,39 @@ class SocketControl(Control):
         """What has broken the world, if this rank works on all the same; never waits."""
         if self._news is None and self._lock.acquire(blocking=False):  # else an answer is waited for, which will say it
             try:
-                self._news = self._unasked()
+                self._news = next(iter(self.received()), None)
             finally:
                 self._lock.release()
         return None if self._news is None else str(self._news["message"])
 
-    def _unasked(self) -> Message | None:
-        """The news that have come, or that rank 0 is gone."""
+    def peers(self) -> list[tuple[str, int]]:
+        """Title and process number of each other rank on this machine."""
+        return [(str(title), int(pid)) for title, pid in self._ask_within({"op": "peers"}, None)]
+
+    def post(self, message: Message) -> None:
+        """Send a message whose answer `received` returns later; never raises."""
+        with self._lock, suppress(OSError):  # `received` says that rank 0 is gone
+            self._socket.sendall(encode_message(message))
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something can be received, or the time is up."""
+        ready = select.poll()
+        ready.register(self._socket, select.POLLIN)
+        ready.poll(1e3 * seconds)
+
+    def received(self) -> list[Message]:
+        """Return the messages that have come; an error once rank 0 is gone. Never waits."""
         gone = {"error": "peer", "message": "Rank 0 (node 0) is gone. Its own log says why."}
         try:
-            for news in self._decoder.feed(b""):  # they may have come with the last answer
-                return news
+            found = list(self._decoder.feed(b""))  # it may have come with the last answer
             ready = select.poll()
             ready.register(self._socket, select.POLLIN)
-            if not ready.poll(0):
-                return None
-            received = self._socket.recv(1 << 16)
-            return next(self._decoder.feed(received), None) if received else gone
+            if not found and ready.poll(0):
+                data = self._socket.recv(1 << 16)
+                found = list(self._decoder.feed(data)) if data else [gone]
         except (OSError, ValueError):
-            return gone
+            return [gone]
+        return found
 
     def leave(self, grace: float) -> None:
         """Say goodbye; rank 0 waits up to ``grace`` seconds until all others have done so."""

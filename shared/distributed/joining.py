@@ -15,8 +15,8 @@ from shared.distributed.control import ANSWER_ERRORS, ANSWER_SECONDS, AloneContr
 from shared.distributed.errors import ControlError, WaitTimeoutError
 from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
-from shared.distributed.liveness import LostPeerWatch, start_sentry
-from shared.distributed.meeting import hello_message, member_title
+from shared.distributed.liveness import Heartbeat
+from shared.distributed.meeting import HEARTBEAT_OF, hello_message, member_title
 from shared.distributed.server import ControlServer
 from shared.distributed.wire import (
     PORT_PATIENCE,
@@ -41,8 +41,9 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     """
     title = f"{member_title((launch.role, launch.rank))} (node {launch.node_rank})"
     if launch.alone:
-        link = start_sentry(title)
-        return AloneControl(launch, link.release) if link is not None else AloneControl(launch)
+        alone = AloneControl(launch)
+        Heartbeat(alone, title, "", 1).start()
+        return alone
     token = _job_token(launch, environ)
     until = time.monotonic() + timeout
     ports, is_held = spare_ports(environ, launch.launcher, launch.main_port), has_agent_store(environ, launch.launcher)
@@ -50,7 +51,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     if launch.role == "worker" and launch.rank == 0:
         listener, port = _listen_on_first_free(launch, ports, token, min(PORT_PATIENCE, timeout), is_held=is_held)
         ports = (port,)
-        _allow_connections(3 * (launch.world_size + launch.num_ps))  # of a rank, its sentry, and a thread of it
+        _allow_connections(3 * (launch.world_size + launch.num_ps))  # of a rank, its heartbeat, and a thread of it
         server = ControlServer(listener, launch, token)
         server.start()
     control = None
@@ -74,12 +75,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
         elif server is not None:
             server.stop(grace=3.0)
         raise
-    link = None
-    with suppress(OSError), _connect(launch, port, ANSWER_SECONDS) as connection:
-        # Nobody waits for the answer: rank 0 may be in a call that keeps Python's lock.
-        connection.sendall(encode_message(hello_message(launch, token, f"sentry of {launch.role}")))
-        link = start_sentry(title, connection)
-    LostPeerWatch(control, link).start()
+    Heartbeat(control, title, f"{HEARTBEAT_OF}{launch.role}", launch.world_size + launch.num_ps).start()
     return control
 
 
@@ -165,14 +161,9 @@ class _TurnedAwayError(Exception):
         self.kind = kind
 
 
-def _connect(launch: Launch, port: int, timeout: float) -> socket.socket:
-    """Connect to the control plane beside a main port."""
-    return socket.create_connection((launch.main_address.strip("[]"), port + 1), timeout)
-
-
 def _enter(launch: Launch, port: int, greeting: bytes, timeout: float) -> tuple[socket.socket, str]:
     """Connect to the control plane beside a main port; the connection and the answer to the greeting."""
-    connection = _connect(launch, port, timeout)
+    connection = socket.create_connection((launch.main_address.strip("[]"), port + 1), timeout)
     with ExitStack() as on_error:
         on_error.enter_context(connection)
         # Linux may connect a socket to itself on a free local port.

@@ -1,33 +1,19 @@
-"""Who is connected to the control plane, the meetings at which each brings a value, and the roll call of a hang."""
+"""Who is connected to the control plane, and the meetings at which each brings a value."""
 
 from __future__ import annotations
 
 import os
-import re
 import socket
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from shared.distributed.launch import NODE_BY_NODE, Launch
-from shared.distributed.sentry import silence_words
 from shared.distributed.wire import Message, SharedMessage
 
-ROLL_CALL_SECONDS = 5.0
-"""In which sentries answer, on a busy machine."""
-_SENTRY_OF = "sentry of "
-_WAITING_PLACE = re.compile(
-    r"/(torch/(distributed/|autograd/graph\.py)|horovod/|tensorflow/|deepspeed/comm/|shared/distributed/|"
-    r"threading\.py|selectors\.py|socket\.py)"
-)
-"""Where a main thread stands that waits for other ranks; in a backward pass it may also compute."""
-_COLLECTIVE_PLACE = re.compile(r"/(torch/distributed/(?!checkpoint/)|horovod/|deepspeed/comm/)")
-"""Where one waits for no longer than a time-out that all have in common, whatever was announced."""
-_SOON_SECONDS = 10.0
-"""Who waits at the control plane, and gives up within these, would name who did not come in any case."""
-_BUSY_SHARE = 0.5
+HEARTBEAT_OF = "heartbeat of "
+"""How the channel of a rank is called on which its heartbeats come; its role follows."""
 Member: TypeAlias = tuple[str, int]
 """Role and rank."""
 MeetingKind: TypeAlias = Literal["join", "barrier", "gather", "collect", "sum", "max", "any", "once"]
@@ -51,6 +37,8 @@ class Guest:
     local_rank: int = 0
     where: str = ""
     host: str = ""
+    machine: str = ""
+    pid: int = 0
     waiting: str = ""
     deadline: float | None = None
     outbox: list[Message] = field(default_factory=list)
@@ -60,6 +48,11 @@ class Guest:
     def __str__(self) -> str:
         """Format as ``rank 3 (node 1)``."""
         return f"{member_title(self.member)} (node {self.node})" if self.member else "a stranger"
+
+    @property
+    def is_rank_0(self) -> bool:
+        """Whether it is rank 0, or a channel of it."""
+        return self.member is not None and self.member[1] == 0 and self.node == 0 and self.member[0] != "ps"
 
     @property
     def is_worker(self) -> bool:
@@ -142,106 +135,6 @@ class Meeting:
         return self._answers["all"] if "all" in self._answers else self._answers[guest.node]
 
 
-class RollCall:
-    """Asks all sentries where their ranks stand when one is silent: those that wait for another are silent too."""
-
-    def __init__(self, members: Mapping[Member, Guest], until: float) -> None:
-        self.until = until
-        self._members = members
-        asked = [guest for (role, _), guest in members.items() if role.startswith(_SENTRY_OF)]
-        self._answers: dict[Member, Message] = {}
-        self._silent = {guest.member for guest in asked}
-        question = SharedMessage(ask="where")
-        for guest in asked:
-            guest.send(question)
-
-    def add(self, guest: Guest, answer: Message) -> None:
-        """Take the answer of a sentry."""
-        assert guest.member is not None  # noqa: S101  # strangers are not asked
-        self._answers[guest.member] = {**answer, "node": guest.node}
-        self._silent.discard(guest.member)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all have answered."""
-        return not self._silent
-
-    def verdict(self) -> str:
-        """Say which rank holds up the others; empty if none does: something moves, or pauses as it has said it will.
-
-        Who waits in its pause for others does not pause: of one that does not come out of a step it is the first sign.
-
-        Nobody does while a person holds one of them in a debugger.
-
-        It is one that has finished fewer steps, else one that does not stand where ranks wait for others, else one that
-        computes where others sleep, else one that stands where most do not.
-        """
-        if any(answer["debugged"] for answer in self._answers.values()):
-            return ""
-        resting = [member for member, answer in self._answers.items() if answer["steps"] and not answer["watched"]]
-        if any(not self._stands_for_others(member) for member in resting):
-            return ""
-        if not any(self._waits(member, answer) for member, answer in self._answers.items()):
-            return ""
-        found = [member for member, answer in self._answers.items() if not answer["moving"]]
-        if resting:  # who stands in a collective in an announced silence waits for one that is silent in a step
-            found = [member for member in found if self._hangs_in_a_step(self._answers[member])]
-        if not found:
-            return ""
-        if not self._is_coordinated:  # or one counts the steps that the others make
-            found = self._narrow(found, lambda answer: answer["steps"] > 0)
-            fewest = min(self._answers[member]["steps"] for member in found)
-            found = self._narrow(found, lambda answer: answer["steps"] == fewest)
-        found = self._narrow(found, lambda answer: not _WAITING_PLACE.search(answer["place"]))
-        found = self._narrow(found, lambda answer: answer["busy"] >= _BUSY_SHARE)
-        places = Counter(answer["place"] for answer in self._answers.values())
-        found = self._narrow(found, lambda answer: 2 * places[answer["place"]] < len(self._answers))
-        titles = [self._title(member) for member in sorted(found, key=lambda member: member[1])]
-        first = self._answers[min(found, key=lambda member: member[1])]
-        longest = max(answer["seconds"] for answer in self._answers.values())
-        words = silence_words(longest, first["place"]).replace('"', "'").replace("\\", "/")
-        more = f"; nor does {' or '.join(titles[1:])}" if len(titles) > 1 else ""
-        return f"{titles[0]} makes no progress: {words}{more}."
-
-    @property
-    def _is_coordinated(self) -> bool:
-        """Whether there are parameter servers, and rank 0 trains by what it asks of others."""
-        return any(role not in ("worker", f"{_SENTRY_OF}worker") for role, _ in self._answers)
-
-    def _waits(self, member: Member, answer: Message) -> bool:
-        """Whether a rank waits for another one, and for no longer than its time-out: also in an announced silence."""
-        if answer["waits"] or not answer["overdue"]:
-            return bool(answer["waits"])
-        guest = self._rank_of(member)
-        if guest is not None and guest.waiting and guest.deadline is not None:
-            return guest.deadline - time.monotonic() <= _SOON_SECONDS
-        return _COLLECTIVE_PLACE.search(answer["place"]) is not None
-
-    def _stands_for_others(self, member: Member) -> bool:
-        """Whether a rank does nothing until others come, in a collective or at the control plane."""
-        guest, answer = self._rank_of(member), self._answers[member]
-        if answer["moving"] or answer["busy"] >= _BUSY_SHARE:
-            return False
-        return bool(guest is not None and guest.waiting) or _COLLECTIVE_PLACE.search(answer["place"]) is not None
-
-    def _rank_of(self, member: Member) -> Guest | None:
-        """The rank that a sentry watches, if it has not left."""
-        role, rank = member
-        return self._members.get((role.removeprefix(_SENTRY_OF), rank))
-
-    def _hangs_in_a_step(self, answer: Message) -> bool:
-        """Whether it has been silent for long in a step, and not where ranks wait for others."""
-        return bool(answer["waits"]) and not _WAITING_PLACE.search(answer["place"])
-
-    def _narrow(self, members: list[Member], is_suspect: Callable[[Message], bool]) -> list[Member]:
-        """Keep the suspects among them, if there are any."""
-        return [member for member in members if is_suspect(self._answers[member])] or members
-
-    def _title(self, member: Member) -> str:
-        role, rank = member
-        return f"{member_title((role.removeprefix(_SENTRY_OF), rank))} (node {self._answers[member]['node']})"
-
-
 def member_title(member: Member) -> str:
     """Such as ``rank 3`` or ``ps 0``."""
     return f"{'rank' if member[0] == 'worker' else member[0]} {member[1]}"
@@ -265,8 +158,18 @@ def hello_message(launch: Launch, token: str, channel: str = "") -> Message:
         "local_rank": launch.local_rank,
         "where": f"process {os.getpid()} on {socket.gethostname()}",
         "host": socket.gethostname(),
+        "machine": _machine(),
+        "pid": os.getpid(),
         "world": shared_facts(launch),
     }
+
+
+def _machine() -> str:
+    """Name the host and its process numbers: ranks with the same name see each other's processes under ``/proc``."""
+    try:
+        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return socket.gethostname()
 
 
 def find_misplaced_ranks(members: Mapping[Member, Guest]) -> str:

@@ -153,7 +153,7 @@ class ControlServer(threading.Thread):
         for link in list(self._unsent):
             self._flush(link)
         while self._due:
-            due = sorted(self._due, key=lambda guest: guest.member == ("worker", 0))
+            due = sorted(self._due, key=lambda guest: guest.is_rank_0)
             self._due.clear()
             for guest in due:
                 messages, guest.outbox = guest.outbox, []

@@ -244,7 +244,7 @@ def _variables(launch: Launch) -> Iterator[None]:
 
 
 def _prepare_for_hangs(step_timeout: timedelta) -> None:
-    """Let the sentry know how long is too long, and SIGUSR1 print the stack of every thread."""
+    """Set how long is too long, and let SIGUSR1 print the stack of every thread."""
     limit_silence(step_timeout.total_seconds())
     with suppress(OSError, RuntimeError, ValueError):  # stderr may be closed, or be no file
         faulthandler.register(signal.SIGUSR1, file=sys.__stderr__ or 2, all_threads=True)

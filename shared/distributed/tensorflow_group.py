@@ -47,7 +47,7 @@ def start_tensorflow(launch: Launch, control: Control, backend: str | None, time
 
     The backend is ``multi_worker`` (None means that too) or ``parameter_server``. Collectives have no limit, whatever
     the `timeout`: for each of them TensorFlow would start a thread that sleeps as long, two in a step, thousands in
-    ten minutes of short ones. Who waits for a worker that has died or hangs is ended by the sentries, see ``sentry``.
+    ten minutes of short ones. A rank that waits for a worker that has died or hangs is ended by its heartbeat thread.
 
     Raises:
         Refusal: several processes that no TF_CONFIG describes, a cluster without parameter servers where some are

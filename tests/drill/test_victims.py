@@ -15,7 +15,7 @@ TORCHRUN = [
     *(RankProcess(3, 2, 0, False), RankProcess(4, 2, 1, False), RankProcess(5, 3, 0, False)),
     *(RankProcess(6, 0, None, False), RankProcess(7, 6, 2, False), RankProcess(8, 6, 3, False)),
 ]
-"""Of two nodes; the second one's shell has become its agent, and rank 0 has a child, its sentry."""
+"""Of two nodes; the second one's shell has become its agent, and rank 0 has a child."""
 MPIRUN = [
     *(RankProcess(1, 0, None, False), RankProcess(2, 1, None, True), RankProcess(3, 1, None, True)),
     *(RankProcess(4, 0, None, False), RankProcess(5, 4, 0, True), RankProcess(6, 5, 0, False)),

@@ -43,6 +43,10 @@ def test_causes_are_told_apart(tmp_path: Path) -> None:
         "taken": ("kill -TERM $$", "preempted"),
         "agreed": ("exit 143", "preempted"),
         "killed": (DIE, "lost process"),
+        "watchdog": (
+            "printf 'Timeout (0:07:30)!\\nThread 0x1 (most recent call first):\\n  File \"a.py\", line 1 in f\\n'; exit 1",
+            "hung",
+        ),
         "hung": ("echo 'distributed: rank 0 (node 0) stands still: stopped. It is ended'; " + DIE, "hung"),
         "silent": ("echo 'PeerError: rank 1 (node 0) makes no progress: nothing has moved for 300 s.'; exit 1", "hung"),
         "told": (

@@ -32,7 +32,7 @@ def test_a_stopped_rank_of_a_foreign_script_is_named(kind: str, tmp_path: Path) 
         "train"
     ]["failure"]
     assert failure["message"] == (
-        "rank 1 on node 0 was ended: it stands still: its process was stopped 4 s ago, and nobody has continued it"
+        "rank 1 on node 0 was ended: it stands still: its process was stopped 8 s ago, and nobody has continued it"
     )
 
 
