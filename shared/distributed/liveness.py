@@ -193,6 +193,7 @@ class Heartbeat(threading.Thread):
         _progress.limit = 0.0
         self._moves, self._moved_at = 0, time.monotonic()
         self._sent_at, self._unanswered = self._moved_at, 0
+        self._counting = threading.Lock()  # the main thread sends heartbeats too
         self.news = ""
 
     def run(self) -> None:
@@ -250,8 +251,9 @@ class Heartbeat(threading.Thread):
         """Send a heartbeat; the main thread does so too, where it enters or leaves a pause."""
         if self._channel is None or self.news:
             return
-        self._sent_at = now
-        self._unanswered += 1
+        with self._counting:
+            self._sent_at = now
+            self._unanswered += 1
         limits = {"in_step": _progress.limit > 0, "limit": _progress.longest, "debugged": self._is_debugged()}
         state = {"silent": self._silence(now), "steps": _progress.steps, "place": self._place()}
         self._channel.post({"op": "beat", **state, **limits})
@@ -264,10 +266,11 @@ class Heartbeat(threading.Thread):
 
     def _receive(self, now: float) -> None:
         for message in self._channel.received() if self._channel is not None and not self.news else ():
+            with self._counting:
+                self._unanswered = 0 if "error" in message else self._unanswered - 1
             if "error" not in message:
-                self._unanswered -= 1
                 continue
-            self.news, self._unanswered, self._moved_at = str(message["message"]), 0, now
+            self.news, self._moved_at = str(message["message"]), now
             if message["error"] == "stalled":
                 self._end_for(self.news)
             return
