@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from allranks.catalogue import resolve
+from allranks.child_process import child_command
 from allranks.errors import AllranksError, CannotRunHereError, UnknownNameError, UsageError
 from allranks.spec.model import Literal, Pipeline, Source
 from allranks.spec.read import pipeline_from
 
-_ROOT = Path(__file__).resolve().parents[2]
 # Not `python -m`: that puts the working directory first on the path, where a folder called azure would hide the SDK.
-_CHILD = "import sys; sys.path.append(sys.argv.pop(1)); from allranks.azure.reader import main; sys.exit(main())"
+_CHILD = "from allranks.azure.reader import main; sys.exit(main())"
 _KINDS = {error.kind: error for error in (UsageError, UnknownNameError, CannotRunHereError)}
 
 
@@ -52,7 +52,7 @@ def read_python_document(
     if not file.is_file():
         hint = "Give FILE.py:FUNCTION, from the folder where you are."
         raise UnknownNameError(f"there is no file {str(file)!r}.", hint)
-    command = [sys.executable, "-P", "-c", _CHILD, str(_ROOT), str(file.resolve()), function]
+    command = child_command(_CHILD, str(file.resolve()), function)
     command += ["--whole"] if whole else []
     done = subprocess.run(command, input=json.dumps(dict(values or {})), capture_output=True, text=True, check=False)
     try:

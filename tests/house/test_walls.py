@@ -139,8 +139,8 @@ ROOMS = (
         "allranks/local/*",
         "yaml",
         later="jinja2 markupsafe optuna packaging scipy uv",
-        ours="allranks/catalogue allranks/errors allranks/files allranks/library allranks/log_text allranks/redaction "
-        "allranks/request allranks/spec allranks/sizes allranks/wording",
+        ours="allranks/catalogue allranks/child_process allranks/errors allranks/files allranks/library "
+        "allranks/log_text allranks/redaction allranks/request allranks/spec allranks/sizes allranks/wording",
     ),
     Room(
         "allranks/script/*",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.child_process import child_command
 from allranks.errors import UsageError
 from allranks.local.cache import FinishedStep
 from allranks.local.folders import write_json_file
@@ -21,9 +21,7 @@ from allranks.local.rank_command import RankCommand
 from allranks.local.run_context import RunContext
 
 _WORKER = Path(__file__).with_name("worker.py")
-_ROOT = str(Path(__file__).resolve().parents[3])
-# Isolated: neither the step's PYTHONPATH nor its working folder is a place for the tool to import from.
-_START = f"import sys; sys.path.append({_ROOT!r}); from allranks.local.parallel.coordinator import main; main()"
+_START = "from allranks.local.parallel.coordinator import main; main()"
 
 
 class ParallelExecution(GangExecution):
@@ -42,7 +40,8 @@ class ParallelExecution(GangExecution):
         return super().identify(upstream, {**(more or {}), **rules})
 
     def _coordinator(self, launch: LaunchContext) -> RankCommand:
-        argv = (sys.executable, "-I", "-c", _START, str(self._order_file))
+        # The step's PYTHONPATH is for the entry script, not for the tool.
+        argv = tuple(child_command(_START, str(self._order_file), isolated=True))
         command = launch.rank(None, 0, {})
         return RankCommand(None, 0, argv, command.environ, command.cwd, command.log)
 

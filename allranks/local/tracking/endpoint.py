@@ -7,23 +7,18 @@ import os
 import select
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from allranks.child_process import child_command
 from allranks.local import processes
 from allranks.local.folders import RunsHome
 from allranks.local.tracking import SETTLE_PATH
 from allranks.local.variables import proxy_exceptions
 
-_ROOT = Path(__file__).resolve().parents[3]
-# Not what lies in the folder where the user happens to be; behind Python's own library, which is three entries.
-_CHILD = (
-    "import sys; sys.path.insert(3, sys.argv.pop(1))\n"
-    "from allranks.local.tracking.server import serve_tracking; serve_tracking()"
-)
+_CHILD = "from allranks.local.tracking.server import serve_tracking; serve_tracking()"
 _MOST_FAILURES = 3
 _SETTLE_SECONDS = 10.0
 _REQUEST_SECONDS = 1.0  # that a client gets to send its request to a server that could not start
@@ -125,7 +120,7 @@ class TrackingEndpoint:
     def _start(self) -> None:
         assert self._listener is not None  # noqa: S101 otherwise nobody connects
         number = self._listener.fileno()
-        command = [sys.executable, "-P", "-c", _CHILD, str(_ROOT), str(number), str(self._home.path.absolute())]
+        command = child_command(_CHILD, str(number), str(self._home.path.absolute()))
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
                 command,
