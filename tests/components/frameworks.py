@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +11,8 @@ import torch
 from shared.data import Array, Index, Statistics, Target
 from shared.data.write import write_index, write_shard
 from tests.components.training import weights
-from tests.local.support import command, environ, run_json, wait_for
+from tests.dying import arm
+from tests.local.support import run_json
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
@@ -33,35 +30,15 @@ def _succeeded(step: dict[str, Any], code: int) -> dict[str, Any]:
 
 
 def run_killed_trainer(
-    component: str, data: Path, folder: Path, shape: str, *values: str, after_step: int
+    component: str, data: Path, folder: Path, shape: str, *values: str, step: int, rank: int
 ) -> dict[str, Any]:
-    """Run one trainer as above, kill its last rank with SIGKILL after a step, and let the engine start it again."""
-    arguments = [component, f"data={data}", *values, "--scale", f"{component}={shape}", "--retries", "1", "--json"]
+    """Run one trainer as above, let a rank die of SIGKILL after a step, and the engine start it again."""
     folder.mkdir(exist_ok=True)
-    with subprocess.Popen(
-        command("run", *arguments), cwd=folder, env=environ(**QUIET), stdout=subprocess.PIPE, text=True
-    ) as engine:
-        wait_for(lambda: _last_step(folder) >= after_step or engine.poll() is not None, 120)
-        ranks = [int(entry.name) for entry in Path("/proc").iterdir() if _is_rank(entry, component, folder)]
-        os.kill(max(ranks), signal.SIGKILL)
-        document = json.loads(engine.communicate()[0])
-    step = _succeeded(document["steps"][component], engine.returncode)
-    assert step["attempts"] == 2
-    return step
-
-
-def _last_step(folder: Path) -> int:
-    lines = [line for path in folder.glob(".allranks/**/metrics.jsonl") for line in path.read_text().splitlines()]
-    return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
-
-
-def _is_rank(process: Path, component: str, folder: Path) -> bool:
-    """Whether an entry of /proc is a rank of the trainer that was started in a folder."""
-    try:
-        script = (process / "cmdline").read_bytes().split(b"\0")[1:2]
-        return script == [f"{component}.py".encode()] and (process / "cwd").readlink().is_relative_to(folder)
-    except OSError:
-        return False
+    arguments = [f"data={data}", *values, "--scale", f"{component}={shape}", "--retries", "1"]
+    document = run_json(component, *arguments, cwd=folder, **QUIET, **arm(folder / "dying", step, rank))
+    done = _succeeded(document["steps"][component], document["exit"])
+    assert done["attempts"] == 2
+    return done
 
 
 def write_line(folder: Path, rows: int = 600) -> Path:

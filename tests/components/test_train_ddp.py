@@ -112,8 +112,8 @@ def test_a_killed_training_of_ones_own_model_ends_with_the_same_bits(processes: 
     options |= {"architecture": "mine.py:build", "model_code": code}
     train(few, tmp_path / "whole", **options)
     killed = tmp_path / "killed"
-    for lines_before_the_kill in (20, 70):
-        kill_after(lines_before_the_kill, few, killed, **options, checkpoint_every=7)
+    for steps_before_the_kill in (20, 50):
+        kill_after(steps_before_the_kill, few, killed, **options, checkpoint_every=7)
     results = train(few, killed, **options, checkpoint_every=7)
     assert "continuing from" in results[0].stdout
     assert bit_equal(weights(tmp_path / "whole"), weights(killed))
@@ -130,8 +130,8 @@ def test_a_streamed_training_is_the_same_on_any_ranks_and_after_a_kill(few: Path
     streaming = {"read": "streaming", "shuffle_buffer": 0.006}
     killed = tmp_path / "killed"
     train(data, tmp_path / "whole", **options, **streaming)
-    for number, processes in enumerate((2, 4, 1)):
-        kill_after(22 * (number + 1), data, killed, processes=processes, **options, **streaming, checkpoint_every=5)
+    for processes in (2, 4, 1):
+        kill_after(22, data, killed, processes=processes, **options, **streaming, checkpoint_every=5)
     train(data, killed, processes=2, **options, **streaming, checkpoint_every=5)
     assert furthest(weights(tmp_path / "whole"), weights(killed)) < 1e-12
     assert "read shard by shard" in refused(data, killed, **{**options, "epochs": 7}, read="random")

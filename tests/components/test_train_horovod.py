@@ -52,6 +52,6 @@ def test_accumulated_passes_give_the_same_weights(digits: Path, tmp_path: Path) 
 @pytest.mark.timeout(600)
 def test_a_killed_training_ends_with_the_same_bits(whole: dict[str, object], digits: Path, tmp_path: Path) -> None:
     values = (*SHORT, "checkpoint_every=7", "log_every=1")
-    killed = run_killed_trainer("train_horovod", digits, tmp_path, "3x1", *values, after_step=10)
+    killed = run_killed_trainer("train_horovod", digits, tmp_path, "3x1", *values, step=17, rank=2)
     assert "continuing from" in killed["logs"]
     assert furthest(weights_of(whole), weights_of(killed)) == 0

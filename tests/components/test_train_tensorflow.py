@@ -69,7 +69,7 @@ def test_horovod_with_keras_does_synchronise(
 @pytest.mark.timeout(600)
 def test_parameter_server_goes_on_after_a_kill_and_evaluate_takes_its_model(digits: Path, tmp_path: Path) -> None:
     values = ("epochs=8", "checkpoint_every=20", "log_every=10")
-    step = run_killed_trainer("train_tf_parameter_server", digits, tmp_path, "2x1", *values, after_step=40)
+    step = run_killed_trainer("train_tf_parameter_server", digits, tmp_path, "2x1", *values, step=50, rank=0)
     assert "continuing from" in step["logs"]
     check_times(Path(step["outputs"]["metrics"]), ranks=1)  # of the coordinator, who waits for the workers
     model, report = step["outputs"]["model"], tmp_path / "report"
@@ -152,7 +152,7 @@ def test_a_compiled_transformer_is_the_same_on_two_ranks(component: str, digits:
 @pytest.mark.timeout(600)
 def test_a_killed_training_ends_with_the_same_bits(whole: dict[str, object], digits: Path, tmp_path: Path) -> None:
     values = (*SHORT, "checkpoint_every=7", "log_every=1")
-    killed = run_killed_trainer("train_tf_multiworker", digits, tmp_path, "2x1", *values, after_step=10)
+    killed = run_killed_trainer("train_tf_multiworker", digits, tmp_path, "2x1", *values, step=17, rank=1)
     assert "continuing from" in killed["logs"]
     assert furthest(weights_of(whole), weights_of(killed)) == 0
 

@@ -22,7 +22,6 @@ from shared.data.write.spool import Spool
 from shared.data.write.writer import write_picture_shard
 from tests.components.support import source_of
 from tests.helpers import ROOT, RankResult, RunningRank, finish, free_port, started_ranks
-from tests.local.support import wait_for
 
 IMAGE = Array((8, 8, 1), "uint8")
 LABEL = Array((), "int64")
@@ -87,11 +86,18 @@ def arguments(data: Path, out: Path, **options: object) -> list[str]:
 
 @contextmanager
 def training(
-    data: Path, out: Path, *, nodes: int = 1, processes: int = 1, script: str = "train_ddp", **options: object
+    data: Path,
+    out: Path,
+    *,
+    nodes: int = 1,
+    processes: int = 1,
+    script: str = "train_ddp",
+    before: str = "pass",
+    **options: object,
 ) -> Iterator[list[RunningRank]]:
-    """Start a trainer's ranks with `out` as their working folder."""
+    """Start a trainer's ranks with `out` as their working folder; in each the statement `before` comes first."""
     out.mkdir(parents=True, exist_ok=True)
-    code = source_of(script, *arguments(data, out, **options))
+    code = source_of(script, *arguments(data, out, **options), before=before)
     with started_ranks(code, nodes, processes, cwd=out) as ranks:
         yield ranks
 
@@ -104,12 +110,10 @@ def train(data: Path, out: Path, *, nodes: int = 1, processes: int = 1, **option
     return results
 
 
-def kill_after(count: int, data: Path, out: Path, *, victim: int = -1, **options: Any) -> None:
-    """Start a training and kill one of its ranks when so many lines of metrics are there."""
-    with training(data, out, **options) as ranks:
-        wait_for(lambda: len(lines(out)) >= count, 120)
-        ranks[victim].kill()
-        assert any(result.returncode for result in finish(ranks, 60))
+def kill_after(step: int, data: Path, out: Path, *, victim: int = 0, **options: Any) -> None:
+    """Train, and let one of the ranks die of SIGKILL after a step."""
+    with training(data, out, before=f"from tests.dying import die_at; die_at({step}, {victim})", **options) as ranks:
+        assert any(result.returncode for result in finish(ranks, 200))
 
 
 def refused(data: Path, out: Path, *, processes: int = 1, **options: object) -> str:

@@ -71,7 +71,7 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
     undisturbed = run_trainer(trainer, data, tmp_path, "1x1", *options, "checkpoint_every=20")
     assert "on cuda" in undisturbed["logs"]
     killed = run_killed_trainer(
-        trainer, data, tmp_path / "killed", "1x1", *options, "checkpoint_every=20", after_step=60
+        trainer, data, tmp_path / "killed", "1x1", *options, "checkpoint_every=20", step=60, rank=0
     )
     assert weights(undisturbed) == weights(killed)
 
