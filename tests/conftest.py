@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from fnmatch import fnmatch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +12,23 @@ from hypothesis import HealthCheck, settings
 # The first text that is drawn builds a table of Unicode, once: seconds in a fresh clone on a loaded machine.
 settings.register_profile("allranks", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("allranks")
+
+
+RACES = (
+    "tests/azure/test_*_faults.py",
+    "tests/components/*",
+    "tests/drill/*",
+    "tests/environments/test_locks.py",
+    "tests/local/environments/*",
+    "tests/local/sweep/*",
+    "tests/local/test_[cefhmprstu]*.py",
+    "tests/shared/distributed/*",
+    "tests/shared/test_*checkpoint*.py",
+    "tests/shared/test_*storage*.py",
+    "tests/shared/test_[fkrstw]*.py",
+    "tests/test_promises.py",
+)
+"""Files whose tests are about faults, ports, resume, locks or results: where one fails once, the code may have a race."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +64,10 @@ def exhaustive(request: pytest.FixtureRequest) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked exhaustive, unless all is asked for, or a test by its name."""
+    """Mark the tests of RACES; leave out exhaustive tests unless all are asked for, or a test by its name."""
+    for item in items:
+        if any(fnmatch(item.nodeid.partition("::")[0], pattern) for pattern in RACES):
+            item.add_marker("race")
     if all_is_asked_for(config):
         return
     left_out = [item for item in items if item.get_closest_marker("exhaustive")]

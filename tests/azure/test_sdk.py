@@ -59,7 +59,9 @@ def imports() -> list[tuple[str, str]]:
     return [(str(one.module), name.name) for one in nodes for name in one.names if str(one.module).startswith("azure.")]
 
 
-@pytest.mark.parametrize("file", [*ROOM.glob("*.py*"), ROOM.parents[1] / "tools" / "stubs.py"], ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", [*ROOM.glob("*.py*"), ROOM.parents[1] / "tools" / "stubs.py"], ids=lambda file: file.name
+)
 def test_private_names_stand_in_one_file(file: Path) -> None:
     if file == SDK:
         return
