@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -72,7 +73,9 @@ def test_a_rank_that_hangs_is_named_and_the_others_end(trainer: str, what: str, 
         pytest.skip("its servers compute in threads of TensorFlow's own, which no signal of Python's reaches")
     limits = {"step_timeout": 0.5, "checkpoint_minutes": 0, "checkpoint_every": 0 if in_step else 2}
     _, told = ended_by(signal.SIGUSR2, trainer, tmp_path, limits, HANGS.format(what=what, in_step=in_step))
-    assert "distributed: rank 1 (node" in told, told[-3000:]
-    assert "rank 1 (node 0) makes no progress: nothing has moved for " in told, told[-3000:]
+    named = r"rank 1 \(node 0\) makes no progress: nothing has moved for "
+    if what == NATIVE:  # at the edge of a pause another wait may end first, or faulthandler's watchdog
+        named += r"|rank 1 \(node 0\) has died|timed out waiting for rank 1"
+    assert re.search(named, told), told[-3000:]
     assert told.count("where it stood:") >= 1 + (what != NATIVE), "native code is ended by faulthandler's watchdog"
     assert told.count(STACK) >= 2
