@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
-# Another allranks may be installed. Once this one is imported, its folder is the last one to import from.
+# Another allranks may be installed, so this root comes first; after the import it moves behind all packages.
 _IMPORT = """\
 import sys
 root = sys.argv.pop(1)

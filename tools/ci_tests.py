@@ -3,7 +3,7 @@
     python -m tools.ci_tests PHASE=SECONDS ...
 
 At most three failures, none of them marked `race`, run once more in one process. Tests that pass then are printed below
-`FLAKY` with both outputs. The last line is always a summary of pytest; above it stand the seconds of each phase.
+`FLAKY` with both outputs. The last line is always pytest's summary, below the seconds of each phase.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING_COLLECTED = 5
 
 
 def main(phases: Sequence[str]) -> int:
-    """Run the tests and print what the module says; return the exit code."""
+    """Run the tests, repeat a few failures, and return the exit code."""
     _FAILED.unlink(missing_ok=True)
     began = time.monotonic()
     lines: list[str] = []
@@ -49,7 +49,7 @@ def echo(command: Sequence[str], lines: list[str]) -> tuple[int, str]:
 
 
 def without_summary(output: Iterable[str], lines: list[str]) -> Iterator[str]:
-    """Collect all lines; give those that are no summary of pytest."""
+    """Append all lines to `lines`, and yield all but pytest's summary."""
     for line in output:
         lines.append(line)
         if not is_summary(line):
@@ -57,12 +57,12 @@ def without_summary(output: Iterable[str], lines: list[str]) -> Iterator[str]:
 
 
 def is_summary(line: str) -> bool:
-    """Whether it is pytest's last line, such as ``2 failed, 31 passed in 4.05s``."""
+    """Return whether this is pytest's last line, such as ``2 failed, 31 passed in 4.05s``."""
     return " in " in line and line.strip("= \n")[:1].isdigit() and any(word in line for word in (" passed", " failed"))
 
 
 def tests_to_repeat() -> list[str]:
-    """Return the ids of the failed tests; none where they are too many, no tests, or one is marked `race`."""
+    """Return the ids of failed tests; [] if there are too many, collection failed, or one is marked `race`."""
     failed: list[str] = list(json.loads(_FAILED.read_text())) if _FAILED.exists() else []
     if len(failed) > MOST_FAILURES or any("::" not in test for test in failed):
         return []

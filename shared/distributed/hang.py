@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from shared.distributed.wire import Message
 
 MISSING_SECONDS = 8.0
-"""A rank without a heartbeat for this long holds Python's lock, is stopped, or its machine is gone."""
+"""After so many seconds without a heartbeat, a rank holds Python's lock, is stopped, or has lost its machine."""
 _GAP_SECONDS = 3.0
 _BEFORE_TIMEOUT_SECONDS = 5.0
-"""A pause ends this much before the collectives of other ranks time out, with an error that names no rank."""
+"""A pause ends this long before other ranks' collectives time out with an error that names no rank."""
 _COLLECTIVE_PLACE = re.compile(r"/(torch/distributed/(?!checkpoint/)|horovod/|deepspeed/comm/)")
 _WAITING_PLACE = re.compile(r"/(torch/autograd/graph\.py|tensorflow/|shared/distributed/)")
-"""Where a main thread may wait for other ranks, or compute: in a backward pass, and wherever TensorFlow runs."""
+"""Code in which a main thread either computes or waits for other ranks: backward passes, and all of TensorFlow."""
 
 
 @dataclass(slots=True)
@@ -45,48 +45,48 @@ class Report:
     waiting: bool = False
 
     def silence(self, now: float) -> float:
-        """Seconds without progress until now; without heartbeats it goes on growing."""
+        """Return the seconds without progress until now; time without heartbeats counts."""
         return self.silent + now - self.heard_at
 
     def is_missing(self, now: float) -> bool:
-        """Whether no heartbeat has arrived for long."""
+        """Return whether the heartbeat is missing."""
         return now - self.heard_at > MISSING_SECONDS
 
     @property
     def is_free(self) -> bool:
-        """Whether the main thread is nowhere where ranks wait for others."""
+        """Whether the main thread is outside all code that waits for other ranks."""
         return not (self.waiting or _COLLECTIVE_PLACE.search(self.place) or _WAITING_PLACE.search(self.place))
 
     def is_late(self, now: float) -> bool:
-        """Whether a step takes too long, or a collective in a pause: others may have to be waited for."""
+        """Return whether a step, or a collective in a pause, has timed out."""
         if self.in_step:
             return self.silence(now) >= self.limit
         in_collective = self.steps > 0 and _COLLECTIVE_PLACE.search(self.place) is not None
         return in_collective and self.silence(now) >= pause_limit(self.limit)
 
     def is_excused(self, now: float) -> bool:
-        """Whether the rank is in an announced pause that may last, and does not wait for others there."""
+        """Return whether the rank is busy in an announced pause within its limit."""
         return self.steps > 0 and not self.in_step and self.is_free and self.silence(now) < pause_limit(self.limit)
 
 
 class HangDiagnosis:
-    """Keeps the last heartbeat of each rank, a member of the world."""
+    """Finds the rank that blocks the others, from the last heartbeat of each."""
 
     def __init__(self) -> None:
         self._reports: dict[tuple[str, int], Report] = {}
         self._looked_at: float | None = None
 
     def record(self, member: tuple[str, int], title: str, beat: Message, now: float) -> None:
-        """Keep a heartbeat."""
+        """Store the last heartbeat of a member."""
         fields = {name: beat[name] for name in ("silent", "steps", "in_step", "limit", "place", "debugged")}
         self._reports[member] = Report(title, now, **fields)
 
     def find(self, waiting: Mapping[tuple[str, int], bool], now: float) -> str:
-        """Return which rank blocks the others, as a sentence, or ''. Called at each heartbeat of rank 0.
+        """Return a sentence that names the blocking rank, or ''. Called at each heartbeat of rank 0.
 
-        Of the ranks without progress, those are named that, in this order: send no heartbeat; have finished the fewest
-        steps; do not wait at the control plane; are not in a collective. None is named before one is late, while one is
-        in a pause that may last, and where all that are silent wait for others that move.
+        Candidates are the ranks without progress, narrowed in this order: heartbeat missing, fewest steps, not waiting
+        at the control plane, not in a collective. The result is '' before a rank has timed out, while a rank is in an
+        announced pause, and if all silent ranks wait for ranks that make progress.
 
         Args:
             waiting: the ranks that have not left the world, and whether each waits at the control plane.
@@ -109,7 +109,7 @@ class HangDiagnosis:
         return "" if moving and not found[0].is_free else _sentence(found, now)
 
     def _forgive_gap(self, now: float) -> None:
-        """Do not count the time in which rank 0 itself could not receive heartbeats."""
+        """Do not count time in which rank 0 itself did not receive heartbeats."""
         gap = now - (now if self._looked_at is None else self._looked_at)
         self._looked_at = now
         if gap > _GAP_SECONDS:
@@ -118,7 +118,7 @@ class HangDiagnosis:
 
 
 def pause_limit(limit: float) -> float:
-    """Seconds that an announced pause may take while another rank waits in a step with this limit."""
+    """Return the maximum seconds of an announced pause while another rank waits in a step with this limit."""
     return max(limit, 2 * limit - _BEFORE_TIMEOUT_SECONDS)
 
 

@@ -1,8 +1,8 @@
-"""Report this rank's progress to rank 0 once a second, and end the rank when it, or one that it waits for, hangs.
+"""Send this rank's heartbeat to rank 0 once a second, and end the rank if it or another rank hangs.
 
-One thread does both. faulthandler's watchdog, a thread of C, is the backstop for code that keeps Python's lock. A rank
-that has made its first steps is expected to move on: to finish a step, or a pass of a validation, or to read or write a
-piece of a file. What takes long by itself, such as the compilation in front of a first validation, is announced.
+One thread does both. faulthandler's watchdog, a C thread, is the backstop for code that holds Python's lock. After its
+first steps a rank must make progress: finish a step or a validation pass, or read or write part of a file. Callers
+announce work that takes long without progress, such as the compilation before a first validation.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from shared.distributed.errors import ControlError, Refusal, print_line
 from shared.distributed.hang import MISSING_SECONDS, pause_limit, silence_words
 
 STUCK_SECONDS = 15.0
-"""So long may nothing move after another rank has gone; a collective that notices takes a second."""
+"""Seconds without progress, after another rank has died, that end this rank. Collectives usually fail in a second."""
 SHORTEST_SILENCE = 10.0
-"""Seconds that are no hang, however short the time-outs: a busy machine has such."""
+"""Minimum seconds without progress that count as a hang, for busy machines with short timeouts."""
 STOPPED_LOOKS: Final = 5
-"""A process that is seen stopped so often in a row, once a second, is ended."""
+"""Consecutive looks, one a second, that find a process stopped before it is ended."""
 _LOOK_SECONDS: Final = 1.0
 _RANKS_A_SECOND: Final = 256
-"""Heartbeats that rank 0 receives at most in a second."""
+"""Maximum heartbeats that rank 0 receives in a second."""
 _WATCHDOG_FACTOR: Final = 1.5
-"""Of the longest silence, in which the heartbeat thread has not run: native code keeps Python's lock."""
+"""The watchdog's timeout in a step, as a multiple of the longest silence."""
 _PAUSE_FACTOR: Final = 2.0
-"""In a pause: as long as collectives of other ranks wait."""
+"""The same in an announced pause: as long as other ranks wait in their collectives."""
 _FIRST_STEPS: Final = 3
-"""Frameworks compile in the first step, and some again in the second, when they have seen another shape."""
+"""Frameworks compile in the first step, and some again in the second, for another shape."""
 _CAUSE_SECONDS, _OTHERS_SECONDS = 0.5, 2.0
-"""Until a rank ends: launchers report the one that ends first, and rank 0 tells the others meanwhile."""
+"""Delay before a rank exits: launchers report the rank that exits first, which should be the cause."""
 _DEBUGGERS: Final = ("/pdb.py", "/bdb.py")
 
 
 @dataclass(slots=True)
 class _Progress:
-    """What this process has done, and the seconds that may pass without: `limit` now (0: any), `longest` in a step."""
+    """Progress counters, and the seconds allowed without progress: `limit` now (0: any), `longest` in a step."""
 
     moves: int = 0
     steps: int = 0
@@ -58,27 +58,27 @@ _watchdog = threading.RLock()
 
 
 def note_progress() -> None:
-    """Show that something moves, such as a batch that has come; any thread, and at about a tenth of a microsecond."""
+    """Count progress, such as a batch that was read. Any thread may call this; it takes about 0.1 µs."""
     _progress.moves += 1
 
 
 def note_step() -> None:
-    """Show that a step is finished, or a pass of a validation; after the first steps the next one is waited for."""
+    """Count a finished step or validation pass. After the first steps, the next one has a timeout."""
     _progress.moves += 1
     _progress.steps += 1
-    # In a debugger a person decides how long a step takes.
+    # A step has no timeout in a debugger.
     if _progress.steps >= _FIRST_STEPS and sys.gettrace() is None and "pydevd" not in sys.modules:
         _allow(_progress.longest)
 
 
 def expect_silence() -> None:
-    """Announce what may take long without a sign of life; up to the next step nobody waits for one."""
+    """Announce work without progress: there is no timeout until the next step."""
     _allow(0.0)
 
 
 @contextmanager
 def silence_expected() -> Iterator[None]:
-    """Wait for no sign of life inside, and from its end on as before."""
+    """Suspend the timeout inside the block, and restore it afterwards."""
     limit = _progress.limit
     expect_silence()
     try:
@@ -88,12 +88,12 @@ def silence_expected() -> Iterator[None]:
 
 
 def limit_silence(step_timeout: float) -> None:
-    """Set how long the waits of this world are, in seconds: a rank may be silent for half of that, 10 s at least."""
+    """Set the timeout of a step: half of `step_timeout` without progress, at least 10 s."""
     _progress.longest = max(SHORTEST_SILENCE, step_timeout / 2)
 
 
 def _allow(limit: float) -> None:
-    """Set the silence that is allowed from now on; rank 0 hears at once when a step begins or a pause."""
+    """Set the allowed silence, and report to rank 0 at once that a step or a pause begins."""
     if limit != _progress.limit:
         _progress.limit = limit
         _progress.moves += 1
@@ -103,7 +103,7 @@ def _allow(limit: float) -> None:
 
 
 def _wind(*, is_over: bool = False) -> None:
-    """Have the watchdog count anew, or stop it before the first steps and once all is over."""
+    """Restart faulthandler's timeout; cancel it before the first steps and at the end."""
     with _watchdog, suppress(OSError, RuntimeError, ValueError):  # stderr may be closed, or be no file
         heartbeat = _progress.heartbeat
         if heartbeat is None or is_over or not (heartbeat.news or _progress.steps >= _FIRST_STEPS):
@@ -114,7 +114,7 @@ def _wind(*, is_over: bool = False) -> None:
 
 
 def _before_fork() -> None:
-    """Stop the watchdog: at the end of a child, Python would wait for its thread, which the child does not have."""
+    """Cancel faulthandler's timeout: at its exit a child would join the watchdog thread, which it does not have."""
     _watchdog.acquire()
     if _progress.heartbeat is not None:
         _wind(is_over=True)
@@ -135,7 +135,11 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 class StoppedPeers:
-    """Finds a process that stays stopped (SIGSTOP), of those with these titles and numbers."""
+    """Finds a process that stays stopped (SIGSTOP).
+
+    Args:
+        peers: title and process id of each process to look at.
+    """
 
     def __init__(self, peers: Iterable[tuple[str, int]]) -> None:
         self._files: dict[tuple[str, int], int] = {}
@@ -145,7 +149,7 @@ class StoppedPeers:
                 self._files[title, pid] = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
 
     def find(self) -> tuple[str, int] | None:
-        """Return the title and the number of a process that was stopped at each of the last looks, or None."""
+        """Return title and process id of a process that was stopped at each of the last looks, or None."""
         for peer, file in self._files.items():
             status = b""
             with suppress(ProcessLookupError):
@@ -166,20 +170,20 @@ class StoppedPeers:
 
 
 class Heartbeat(threading.Thread):
-    """The thread that watches this rank, reports it, and ends it.
+    """The thread that sends this rank's heartbeat, and ends the rank if it hangs.
 
-    A collective of gloo does not always return when its peer dies: of 700 pairs of processes of which one was killed
-    between two collectives, 3 survivors waited on (torch 2.13, Linux), until the collective's own time-out, which is
-    minutes. So a rank in which nothing moves for long after another rank has gone is ended.
+    A gloo collective does not always return when its peer dies: after 700 kills between two collectives, 3 survivors
+    blocked until the collective's timeout of minutes (torch 2.13, Linux). A rank without progress after another rank
+    has died is therefore ended.
 
     Args:
-        control: that of this rank; the thread ends once the rank leaves the world.
-        title: of this rank, such as ``rank 3 (node 1)``.
-        channel: name of the further connection to rank 0; empty for a rank that is the only one.
-        ranks: number of all ranks, and parameter servers.
+        control: control plane of this rank; the thread ends when the rank leaves the world.
+        title: title of this rank, such as ``rank 3 (node 1)``.
+        channel: name of a second connection to rank 0; empty in a world of one rank.
+        ranks: number of ranks, parameter servers included.
 
     Attributes:
-        news: what has broken the world; empty while nothing has.
+        news: the failure that ended the world; empty before one.
     """
 
     def __init__(self, control: Control, title: str, channel: str, ranks: int) -> None:
@@ -215,7 +219,7 @@ class Heartbeat(threading.Thread):
                 self._channel.close_sockets()
 
     def _open_channel(self) -> None:
-        """Connect to rank 0, which may be gone, or in a call that keeps Python's lock for long."""
+        """Connect to rank 0; retry, because rank 0 may hold Python's lock for long, until it is known to be gone."""
         while self._channel_name and not (self._channel or self.news or self._control.is_ending.is_set()):
             try:
                 channel = self._control.open_channel(self._channel_name)
@@ -228,7 +232,7 @@ class Heartbeat(threading.Thread):
                 self._control.is_ending.wait(_LOOK_SECONDS)
 
     def look(self, now: float) -> None:
-        """Do what is due at this time of the monotonic clock, in seconds."""
+        """Check peers, messages and timeouts at this time of the monotonic clock, in seconds."""
         if (peer := self._peers.find()) is not None:
             self._end_stopped(*peer)
         self._receive(now)
@@ -237,7 +241,7 @@ class Heartbeat(threading.Thread):
         if self.news and silent >= STUCK_SECONDS:
             waited = f"This rank has stood still for {STUCK_SECONDS:.0f} s since, waiting for what never comes"
             self._end(f"{self.news} {waited}, and is ended; where it stood:")
-        elif self._channel is None and silent >= _progress.limit > 0:  # nobody else would end it
+        elif self._channel is None and silent >= _progress.limit > 0:  # rank 0 does not watch this rank
             self._end_for(f"{self._title} makes no progress: {silence_words(silent, self._place())}.")
         elif self._unanswered and now - self._sent_at > MISSING_SECONDS:
             if _progress.limit and silent >= pause_limit(_progress.longest):
@@ -248,7 +252,7 @@ class Heartbeat(threading.Thread):
             self.beat(now)
 
     def beat(self, now: float) -> None:
-        """Send a heartbeat; the main thread does so too, where it enters or leaves a pause."""
+        """Send a heartbeat. The main thread also calls this when it enters or leaves a pause."""
         if self._channel is None or self.news:
             return
         with self._counting:
@@ -259,7 +263,7 @@ class Heartbeat(threading.Thread):
         self._channel.post({"op": "beat", **state, **limits})
 
     def _silence(self, now: float) -> float:
-        """Seconds without progress, as far as it was looked at; none in a debugger."""
+        """Return the seconds without progress; 0 in a debugger."""
         if _progress.moves != self._moves or self._is_debugged():
             self._moves, self._moved_at = _progress.moves, now
         return now - self._moved_at
@@ -283,14 +287,14 @@ class Heartbeat(threading.Thread):
         return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
 
     def _is_debugged(self) -> bool:
-        """Whether the main thread is in Python's debugger; ipdb and pytest's debugger are pdb too."""
+        """Return whether the main thread is in Python's debugger (pdb, ipdb, pytest's)."""
         frame = sys._current_frames().get(self._main) if "bdb" in sys.modules else None  # noqa: SLF001
         while frame is not None and not frame.f_code.co_filename.endswith(_DEBUGGERS):
             frame = frame.f_back
         return frame is not None
 
     def _end_stopped(self, title: str, pid: int) -> None:
-        """Tell all ranks, and let the process run on for a moment, in which it hears of it and writes its stacks."""
+        """Report the stopped process to all ranks, and continue it briefly so that it writes its stacks."""
         seconds = (STOPPED_LOOKS - 1) * _LOOK_SECONDS
         news = f"{title} stands still: its process was stopped {seconds:.0f} s ago, and nobody has continued it."
         if self._channel is not None:
@@ -300,13 +304,13 @@ class Heartbeat(threading.Thread):
         self._end_for(news, pid)
 
     def _end_for(self, news: str, stopped: int = 0) -> None:
-        """End this rank for a hang, which may be its own."""
+        """End this rank because of a hang, its own or another rank's."""
         is_cause = news.startswith(f"{self._title} ")
         ended = "It is ended" if is_cause else "This rank is ended with it"
         self._end(f"{news} {ended}; where it stood:", _CAUSE_SECONDS if is_cause else _OTHERS_SECONDS, stopped)
 
     def _end(self, text: str, seconds: float = 0.0, stopped: int = 0) -> None:
-        """Write why and all stacks, and end this process, and the stopped one unless it has ended by itself."""
+        """Write the reason and all stacks, then end this process and the stopped one, if it still runs."""
         print_line(f"distributed: {text}")
         with suppress(OSError, RuntimeError, ValueError):
             faulthandler.dump_traceback(sys.__stderr__ or 2, all_threads=True)

@@ -21,20 +21,16 @@ def compared(folder: Path, name: str, first: object, second: object) -> OutputCo
     return compare_outputs({"model": folder / "one"}, {"model": folder / "other"})
 
 
-TIMES = {
-    "loss": 0.5,
-    "epoch_seconds": 1.2,
-    "teraflops_per_rank": 1.5,
-    "history": [{"memory_mb": 3, "accuracy": 1}],
-    "created": "2026-01-01",
-}
-OTHER_TIMES = {
-    "loss": 0.5,
-    "epoch_seconds": 1.3,
-    "teraflops_per_rank": 1.1,
-    "history": [{"memory_mb": 4, "accuracy": 1}],
-    "created": "2026-01-02",
-}
+TIMES, OTHER_TIMES = (
+    {
+        "loss": 0.5,
+        "epoch_seconds": number,
+        "teraflops_per_rank": number,
+        "history": [{"memory_mb": number, "accuracy": 1}],
+        "created": f"2026-01-0{number}",
+    }
+    for number in (1, 2)
+)
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,12 @@ def test_what_is_written_into_pictures_can_be_read() -> None:
 def test_names_of_classes_and_columns_are_no_formulas() -> None:
     curve = roc_curve(np.array([True, False, True]), np.array([0.9, 0.2, 0.4]))
     numbers = np.array([1.0, 2.0])
-    pictures.draw_confusion_matrix(np.eye(2, dtype=np.int64), [FORMULA, "$5"])
-    pictures.draw_roc({0: curve}, [FORMULA, "$5"])
-    pictures.predicted_true(numbers, numbers, FORMULA)
+    drawn = (
+        pictures.draw_confusion_matrix(np.eye(2, dtype=np.int64), [FORMULA, "$5"]),
+        pictures.draw_roc({0: curve}, [FORMULA, "$5"]),
+        pictures.predicted_true(numbers, numbers, FORMULA),
+    )
+    assert all(picture.startswith(b"\x89PNG") for picture in drawn)
 
 
 def test_of_many_classes_the_weakest_stand_first_and_all_are_folded(tmp_path: Path) -> None:

@@ -27,23 +27,20 @@ _UV_VARIABLES = {
     "constraint": "UV_CONSTRAINT",
     "cert": "SSL_CERT_FILE",
 }
-"""What uv calls the settings of pip that decide where packages come from."""
+"""Settings of pip that select package sources, and the corresponding variables of uv."""
 BUILD_MARKER = "ALLRANKS_BUILDING"
 """In the environment of the commands: a guard ends those that would go on after we were killed."""
 
 
 def uv_command(*arguments: str | Path) -> list[str]:
-    """The command line of the uv that is installed with this package."""
+    """Return a command line of the uv that is installed with this package."""
     from uv import find_uv_bin
 
     return [find_uv_bin(), *map(str, arguments)]
 
 
 def pip_settings() -> dict[str, str]:
-    """Read pip's configuration files and variables as variables of uv, which reads neither.
-
-    Without pip beside this interpreter there are no settings.
-    """
+    """Return pip's configuration as variables of uv, which does not read it; empty without pip."""
     listing = [sys.executable, "-m", "pip", "config", "list"]
     text = subprocess.run(listing, capture_output=True, text=True, check=False).stdout
     found: dict[str, str] = {}
