@@ -177,6 +177,10 @@ def started(
                 process = _start(command, variables, Path(cwd or folder), folder, number, framework)
                 ranks.append(RunningRank(number, process, folder))
             yield ranks
+        except BaseException:
+            for rank in ranks:
+                print(f"--- rank {rank.rank}, exit code {rank.process.poll()}\n{rank.stdout}\n{rank.stderr}")
+            raise
         finally:
             for rank in ranks:
                 with suppress(ProcessLookupError):

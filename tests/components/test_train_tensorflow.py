@@ -163,7 +163,7 @@ def test_whichever_process_is_asked_to_stop_the_coordinator_saves(asked: str, tm
     line, out = write_line(tmp_path / "line"), tmp_path / "out"
     options = {"epochs": 10_000, "batch_size": 16, "checkpoint_every": 20, "log_every": 10}
     with launched("train_tf_parameter_server", line, out, options) as ranks:
-        wait_for(lambda: last_step(out / "checkpoints"), 300)
+        wait_for(lambda: last_step(out / "checkpoints") or any(rank.process.poll() for rank in ranks), 300)
         ranks[2 if asked == "a server" else 1].kill(signal.SIGTERM)
         results = finish(ranks, 120)
     codes = [143, 0, 143] if asked == "a server" else [143, 143, 0]

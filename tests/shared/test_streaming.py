@@ -113,7 +113,7 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
         from tests.shared.streams import feed_of, streamed
 
         def resident():
-            return int(next(l for l in open("/proc/self/status") if l.startswith("VmRSS")).split()[1]) / 1000
+            return int(next(l for l in open("/proc/self/status") if l.startswith("RssAnon")).split()[1]) / 1000
 
         before = resident()
         feed = feed_of(streamed(Path(sys.argv[1]), buffer_bytes=8_000_000), BatchPlan(500, 1, 1))
