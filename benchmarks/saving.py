@@ -94,7 +94,7 @@ def measure(folder: str, saves: int, *, sharded: bool) -> dict[str, Any]:
     code = RANK.format(tensors=64, sharded=sharded, folder=folder, saves=saves, seconds=SECONDS)
     port = free_port()
     with started(code, [azure_variables(rank, 1, 2, port) for rank in range(2)], folder) as ranks:
-        results = finish(ranks, 600)
+        results = finish(ranks)
     assert not any(result.returncode for result in results), results[0].stderr
     lines = [json.loads(line) for result in results for line in result.stdout.splitlines() if line.startswith("{")]
     steps = range(1, saves + 1)

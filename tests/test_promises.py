@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.local.support import allranks, carrying, command, environ, run_json, wait_for
+from tests.local.support import allranks, carrying, command, environ, run_json
+from tests.waiting import TIMEOUT, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +131,12 @@ def test_a_killed_training_continues_and_ends_with_the_same_bits(home, tmp_path,
     engine = subprocess.Popen(
         command("run", *arguments), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    pointer = wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/latest.json")), 60)[0]
-    wait_for(lambda: len(list(pointer.parent.glob("step-*"))) >= 2, 60)
+    pointer = wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/latest.json")))[0]
+    wait_for(lambda: len(list(pointer.parent.glob("step-*"))) >= 2)
     victim = engine.pid if who == "the engine" else training_ranks(tmp_path)[-1]
     os.kill(victim, signal.SIGKILL)
-    engine.communicate(timeout=30)
-    wait_for(lambda: not carrying(str(tmp_path / ".allranks")), 5)
+    engine.communicate(timeout=TIMEOUT)
+    wait_for(lambda: not carrying(str(tmp_path / ".allranks")))
     resumed = run_json(*arguments, cwd=tmp_path)
     assert resumed["exit"] == 0, resumed
     log = (Path(resumed["steps"]["train"]["folder"]) / "user_logs/std_log_process_0.txt").read_text()

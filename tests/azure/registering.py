@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.azure.stand_in.fixture import ROOT, StandIn
+from tests.waiting import TIMEOUT
 
 FOLDERS = ("allranks", "components", "environments", "pipelines", "shared/distributed")
 
@@ -43,7 +44,9 @@ class Shell:
         return {"cwd": self.checkout, "env": environ, "stdin": subprocess.DEVNULL, "text": True}
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*arguments), **self.settings, capture_output=True, timeout=280, check=False)
+        return subprocess.run(
+            self.command(*arguments), **self.settings, capture_output=True, timeout=TIMEOUT, check=False
+        )
 
     def json(self, *arguments: str) -> dict[str, Any]:
         """The document that ``--json`` prints, on standard output alone."""

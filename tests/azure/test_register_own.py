@@ -19,6 +19,7 @@ from allranks.azure.register_own import own_assets
 from allranks.errors import SpecError, UsageError
 from tests.azure.registering import properties
 from tests.azure.stand_in.fixture import ROOT, StandIn, azure_server
+from tests.waiting import TIMEOUT
 
 __all__ = ["azure_server"]
 
@@ -30,7 +31,9 @@ SCRIPT = (
 def call(server: StandIn, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "allranks", *arguments]
     environ = server.environ(PYTHONPATH=str(ROOT))
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
 
 
 @pytest.mark.slow

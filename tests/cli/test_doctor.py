@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import TIMEOUT
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,7 +31,7 @@ def doctor(folder: Path, *arguments: str, code: int = 0, **variables: str) -> di
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=TIMEOUT,
     )
     assert (done.returncode, done.stderr) == (code, "")
     found: dict[str, Any] = json.loads(done.stdout)

@@ -14,6 +14,7 @@ import pytest
 
 from allranks.cli.main import VERBS
 from allranks.local.folders import RunFolder
+from tests.waiting import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 ALLRANKS = [sys.executable, "-m", "allranks"]
@@ -143,7 +144,7 @@ def test_ctrl_c_is_no_traceback(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "hello\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, errors) == (130, "interrupted\n")
 
 

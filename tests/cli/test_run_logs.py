@@ -19,7 +19,7 @@ from allranks.cli.log_stream import LogStream
 from allranks.local.folders import StepFolder
 from allranks.local.result import StepResult
 from tests.cli.conftest import Called
-from tests.local.support import wait_for
+from tests.waiting import TIMEOUT, wait_for
 
 ROOT = Path(__file__).parents[2]
 ALLRANKS = [sys.executable, "-m", "allranks"]
@@ -51,7 +51,7 @@ def piped(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedP
         capture_output=True,
         env=environ,
         check=False,
-        timeout=120,
+        timeout=TIMEOUT,
     )
     assert done.returncode == code, done
     return done

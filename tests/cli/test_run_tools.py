@@ -20,7 +20,8 @@ from allranks.local.folders import RunsHome, write_json_file
 from allranks.local.tracking.jobs import JobRuns
 from allranks.local.tracking.points import log_metric
 from allranks.local.tracking.store import TrackingStore
-from tests.local.support import allranks, command, environ, wait_for
+from tests.local.support import allranks, command, environ
+from tests.waiting import TIMEOUT, wait_for
 
 FILES = Path(__file__).parents[1] / "local/event_files"
 
@@ -107,7 +108,7 @@ def test_mlflow_shows_the_runs_of_the_folder(home: RunsHome, tmp_path: Path) -> 
             request = urllib.request.Request(  # noqa: S310 on loopback
                 f"{address}/api/2.0/mlflow/runs/search", body, {"Content-Type": "application/json"}
             )
-            found = wait_for(lambda: answer(request), 120)
+            found = wait_for(lambda: answer(request))
             assert [run["data"]["metrics"][0]["value"] for run in found["runs"]] == [0.5]
         finally:
             tool.send_signal(signal.SIGINT)
@@ -116,7 +117,7 @@ def test_mlflow_shows_the_runs_of_the_folder(home: RunsHome, tmp_path: Path) -> 
 
 def answer(request: urllib.request.Request) -> dict[str, list[dict[str, dict[str, list[dict[str, float]]]]]]:
     try:
-        with urllib.request.urlopen(request, timeout=20) as reply:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:  # noqa: S310
             return dict(json.load(reply))
     except urllib.error.HTTPError:
         raise

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import TIMEOUT
+
 ALLRANKS = [sys.executable, "-m", "allranks"]
 ROOT = Path(__file__).parents[2]
 ECHO = """\
@@ -48,7 +50,7 @@ def on_a_terminal(columns: int, cwd: Path, *arguments: str, code: int = 0) -> st
         if not part:
             break
     os.close(ours)
-    assert process.wait(timeout=60) == code, text
+    assert process.wait(timeout=TIMEOUT) == code, text
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.decode()).replace("\r", "")
 
 

@@ -18,7 +18,7 @@ from allranks.local.processes import catches
 from tests.components.support import source_of
 from tests.components.training import arguments
 from tests.helpers import RankResult, RunningRank, finish, free_port, started, started_ranks
-from tests.local.support import wait_for
+from tests.waiting import wait_for
 
 Options = Mapping[str, object]
 
@@ -61,7 +61,7 @@ def launched(
 def run_launched(trainer: str, data: Path, out: Path, options: Options) -> list[RankResult]:
     """Train to the end and expect success."""
     with launched(trainer, data, out, options) as ranks:
-        results = finish(ranks, 2 * _PATIENCE)
+        results = finish(ranks)
     assert not any(result.returncode for result in results), "".join(result.stderr[-3000:] for result in results)
     return results
 
@@ -83,7 +83,7 @@ def kill_in_training(
         running = all(rank.process.poll() is None for rank in ranks)
         if running:
             kill_one(ranks, draw)
-        return running, finish(ranks, _PATIENCE)[0].stdout
+        return running, finish(ranks)[0].stdout
 
 
 def kill_one(ranks: list[RunningRank], draw: random.Random) -> None:
@@ -104,8 +104,8 @@ def signal_last(ranks: list[RunningRank], number: signal.Signals) -> None:
 
 def wait_until_stoppable(ranks: list[RunningRank]) -> None:
     """Wait until who goes on from a checkpoint catches SIGTERM: before that it dies of it, and loses nothing."""
-    ranks[0].wait_for("continuing from", _PATIENCE)  # a launcher, and what it forks, have handlers too before this
-    wait_for(lambda: catches(_processes(ranks)[-1], signal.SIGTERM), _PATIENCE)
+    ranks[0].wait_for("continuing from")  # a launcher, and what it forks, have handlers too before this
+    wait_for(lambda: catches(_processes(ranks)[-1], signal.SIGTERM))
 
 
 def last_step(checkpoints: Path) -> int:

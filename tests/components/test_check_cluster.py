@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from components.check_cluster.check_cluster import message_sizes, partners_by_round
 from shared.cluster import RankPair, find_problems
 from shared.cluster.machine import infiniband_ports
-from tests.local.support import carrying, command, environ, run_json, wait_for
+from tests.local.support import carrying, command, environ, run_json
+from tests.waiting import TIMEOUT, wait_for
 
 
 @given(st.integers(1, 40))
@@ -80,7 +81,7 @@ def test_the_rank_that_does_not_answer_is_named(tmp_path):
     frozen = wait_for(lambda: set(carrying(f"{tmp_path}/.allranks")) & set(carrying("\0RANK=2\0")))
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
-    document = json.loads(engine.communicate(timeout=120)[0])
+    document = json.loads(engine.communicate(timeout=TIMEOUT)[0])
     assert engine.returncode == 1
     text = "\n".join(document["steps"]["check_cluster"]["failure"]["last_lines"])
     assert "rank 2" in text.lower(), text

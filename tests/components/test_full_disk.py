@@ -108,7 +108,7 @@ def test_stopped_without_room_it_says_what_is_saved(
                 assert time.monotonic() < until, ranks[0].stderr
                 time.sleep(0.01)
             ask_to_stop(ranks)
-            results = finish(ranks, 60)
+            results = finish(ranks)
         kept = steps_in(disk / "c")
     assert [result.returncode for result in results] == [code, code]
     text = said(results)
@@ -126,7 +126,7 @@ def test_a_model_that_finds_no_room_fails_the_training(digits: Path, tmp_path: P
     with small_disk(tmp_path / "disk", 20 * PAGE) as disk:
         further = {"epochs": 1, "model": disk / "model", "checkpoints": tmp_path / "c"}
         with launched("train_ddp", data, tmp_path / "out", {**options, **further}) as ranks:
-            results = finish(ranks, 60)
+            results = finish(ranks)
     assert [result.returncode for result in results] == [1, 1]
     assert "No space left on device" in said(results)
     assert steps_in(tmp_path / "c")[-1] == 8
@@ -139,7 +139,7 @@ def test_metrics_and_logs_on_a_full_disk_end_nothing(digits: Path, tmp_path: Pat
         (disk / "other").write_bytes(bytes(shutil.disk_usage(disk).free))
         further = {name: tmp_path / "out" / name for name in ("model", "checkpoints")}
         with launched("train_ddp", data, disk, {**options, **further}) as ranks:
-            results = finish(ranks, 60)
+            results = finish(ranks)
     assert [result.returncode for result in results] == [0, 0]
     text = said(results)
     assert text.count("could not be written") == 2

@@ -16,7 +16,7 @@ SMALL_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (65536
 def test_a_storage_that_takes_no_model_fails_the_training(tmp_path: Path) -> None:
     data, options = arranged("train_ddp", write_digits(tmp_path / "digits", rows=200), tmp_path)
     with launched("train_ddp", data, tmp_path / "out", {**options, "epochs": 1}, before=SMALL_FILES) as ranks:
-        results = finish(ranks, 60)
+        results = finish(ranks)
     text = "".join(result.stdout + result.stderr for result in results)
     assert [result.returncode for result in results] == [1, 1]
     assert "was not saved" in text

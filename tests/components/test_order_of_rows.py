@@ -13,7 +13,7 @@ import pytest
 from tests.components.launched import kill_one, launched
 from tests.components.training import furthest, lines, weights, write_digits
 from tests.helpers import finish
-from tests.local.support import wait_for
+from tests.waiting import wait_for
 
 CHAIN = (4, 2, 1, 4)
 """Ranks of one start after the other; all but the last are killed."""
@@ -85,7 +85,7 @@ def test_killed_on_four_two_and_one_rank_the_steps_have_the_same_rows_in_the_sam
     draw = random.Random(f"{trainer} 16")
     before, out, alone = recording(tmp_path, framework), tmp_path / "killed", tmp_path / "alone"
     with launched(trainer, data, alone, OPTIONS, count=1, before=before) as ranks:
-        assert [result.returncode for result in finish(ranks, 300)] == [0]
+        assert [result.returncode for result in finish(ranks)] == [0]
     wanted = taken_rows(alone, 1)
     steps = len(wanted)
     assert sorted(wanted) == list(range(steps))
@@ -98,9 +98,9 @@ def test_killed_on_four_two_and_one_rank_the_steps_have_the_same_rows_in_the_sam
         with launched(trainer, data, out, OPTIONS, count=count, before=before) as ranks:
             if number < len(CHAIN) - 1:
                 enough = 13 * (number + 1) + draw.randrange(5)
-                wait_for(lambda: max((line["step"] for line in lines(out)), default=0) >= enough, 300)  # noqa: B023
+                wait_for(lambda: max((line["step"] for line in lines(out)), default=0) >= enough)  # noqa: B023
                 kill_one(ranks, draw)
-            codes = [result.returncode for result in finish(ranks, 300)]
+            codes = [result.returncode for result in finish(ranks)]
         assert any(codes) == (number < len(CHAIN) - 1), codes
         taken = taken_rows(out, count)
         assert taken == {step: wanted[step] for step in taken}

@@ -14,7 +14,8 @@ from PIL import Image
 from shared.data import Dataset
 from tests.components.support import Finished, run_component
 from tests.helpers import ROOT, clean_environment
-from tests.local.support import carrying, wait_for
+from tests.local.support import carrying
+from tests.waiting import wait_for
 
 SHAPES = ((1, 1), (1, 2), (2, 2))
 

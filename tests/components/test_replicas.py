@@ -58,7 +58,7 @@ def test_a_rank_whose_weights_differ_is_named_with_the_weight(
     data, options = arranged(trainer, tmp_path, share=0.001)
     out = tmp_path / "out"
     with launched(trainer, data, out, {**options, **more}, before=SPOILT) as ranks:
-        results = finish(ranks, 300)
+        results = finish(ranks)
     told = "".join(result.stdout + result.stderr for result in results)
     name = told.partition("SPOILT ")[2].partition(" END")[0]
     assert name, told[-3000:]

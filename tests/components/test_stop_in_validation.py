@@ -18,8 +18,8 @@ from shared.data.write import write_index, write_shard
 from tests.components.launched import Options, ask_to_stop, launched, run_launched, wait_until_stoppable
 from tests.components.training import bit_equal, lines, weights
 from tests.helpers import finish
-from tests.local.support import wait_for
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -95,9 +95,9 @@ def test_the_steps_are_saved_and_the_next_start_begins_with_the_validation(train
     data, options = arranged(trainer, tmp_path)
     out, script = tmp_path / "out", trainer.removesuffix("_module")
     with launched(script, data, out, options) as ranks:
-        wait_for(lambda: lines(out) and lines(out)[-1]["step"] >= STEPS, 300)
+        wait_for(lambda: lines(out) and lines(out)[-1]["step"] >= STEPS)
         ask_to_stop(ranks)
-        results = finish(ranks, 60)
+        results = finish(ranks)
     assert f"stopped by SIGTERM after step {STEPS}" in results[0].stdout, results[0].stderr
     assert "validated to the end" not in results[0].stdout
     assert len(lines(out)) == STEPS  # none for the epoch: nobody went on to the end of its validation
@@ -109,7 +109,7 @@ def test_the_steps_are_saved_and_the_next_start_begins_with_the_validation(train
         with launched(script, data, out, options) as ranks:
             wait_until_stoppable(ranks)
             ask_to_stop(ranks)
-            results = finish(ranks, 60)
+            results = finish(ranks)
         assert f"stopped by SIGTERM after step {STEPS}" in results[0].stdout, results[0].stderr
         assert newest_valid_checkpoint(out / "checkpoints") == newest
     results = run_launched(script, data, out, options)

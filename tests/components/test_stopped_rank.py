@@ -32,7 +32,7 @@ def ended_by(
             assert time.monotonic() < until, ranks[0].stderr
             time.sleep(0.01)
         signal_last(ranks, number)
-        results = finish(ranks, 90)
+        results = finish(ranks)
     return results, "".join(result.stderr + result.stdout for result in results)
 
 

@@ -175,7 +175,7 @@ def test_every_framework_takes_a_table_with_categories_and_missing_values(tmp_pa
     given = [f"{name}={value}" for name, value in {**MESSY, "epochs": 4, "prepare.rows_per_shard": 100}.items()]
     document = run_json(
         *("compare_frameworks", "dataset=csv", f"data={table.parent}"), *given,
-        cwd=tmp_path, timeout=850, TF_CPP_MIN_LOG_LEVEL="3",
+        cwd=tmp_path, TF_CPP_MIN_LOG_LEVEL="3",
     )  # fmt: skip
     steps, raw = document["steps"], pd.read_csv(table)
     assert document["exit"] == 0, {name: step["status"] for name, step in steps.items()}

@@ -28,7 +28,7 @@ from tests.components.training import (
     write_digits,
 )
 from tests.helpers import finish, run_ranks
-from tests.local.support import wait_for
+from tests.waiting import wait_for
 
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2))
 
@@ -186,9 +186,9 @@ def test_resume_from_another_folder_and_on_another_number_of_ranks(few: Path, tm
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Path) -> None:
     options = {"epochs": 400, "batch_size": 16, "log_every": 2, "processes": 2}
     with training(few, tmp_path, **options) as ranks:
-        wait_for(lambda: len(lines(tmp_path)) >= 5, 60)
+        wait_for(lambda: len(lines(tmp_path)) >= 5)
         ranks[1].kill(signal.SIGTERM)
-        results = finish(ranks, 60)
+        results = finish(ranks)
     assert [result.returncode for result in results] == [143, 143]
     assert "stopped by SIGTERM after step" in results[0].stdout
     newest = choose.newest_valid_checkpoint(tmp_path / "checkpoints")
@@ -337,7 +337,7 @@ def test_it_is_a_loop_that_is_written_by_hand_to_the_bit(digits: Path, tmp_path:
     train(digits, tmp_path / "ours", processes=2, epochs=2, batch_size=64)
     words = ["--epochs", "2", "--batch-size", "64"]
     code = BY_HAND.format(data=str(digits), words=words, out=str(tmp_path / "by_hand.safetensors"))
-    assert [rank.stderr for rank in run_ranks(code, 1, 2, timeout=120) if rank.returncode] == []
+    assert [rank.stderr for rank in run_ranks(code, 1, 2) if rank.returncode] == []
     ours, theirs = weights(tmp_path / "ours"), load_file(tmp_path / "by_hand.safetensors")
     found = {name.removeprefix("net."): value for name, value in ours.items() if name.startswith("net.")}
     assert [tuple(value.shape) for value in found.values()] == [tuple(value.shape) for value in theirs.values()]

@@ -15,7 +15,7 @@ from tests.components.launched import last_step, launched
 from tests.components.support import run_component
 from tests.components.training import check_times, furthest, write_digits
 from tests.helpers import finish
-from tests.local.support import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -163,9 +163,9 @@ def test_whichever_process_is_asked_to_stop_the_coordinator_saves(asked: str, tm
     line, out = write_line(tmp_path / "line"), tmp_path / "out"
     options = {"epochs": 10_000, "batch_size": 16, "checkpoint_every": 20, "log_every": 10}
     with launched("train_tf_parameter_server", line, out, options) as ranks:
-        wait_for(lambda: last_step(out / "checkpoints") or any(rank.process.poll() for rank in ranks), 300)
+        wait_for(lambda: last_step(out / "checkpoints") or any(rank.process.poll() for rank in ranks))
         ranks[2 if asked == "a server" else 1].kill(signal.SIGTERM)
-        results = finish(ranks, 120)
+        results = finish(ranks)
     codes = [143, 0, 143] if asked == "a server" else [143, 143, 0]
     assert [result.returncode for result in results] == codes, results[0].stderr
     stopped = int(results[0].stdout.split("stopped by SIGTERM after step ")[1].split(";")[0])

@@ -17,7 +17,8 @@ import yaml
 from allranks.spec.expressions import render_command
 from tests.components.training import check_times, furthest, lines, train, weights, write_digits
 from tests.helpers import ROOT, azure_variables, clean_environment, free_port
-from tests.local.support import carrying, wait_for
+from tests.local.support import carrying
+from tests.waiting import wait_for
 
 FOLDER = ROOT / "components" / "train_torchrun"
 
@@ -83,7 +84,7 @@ def test_two_nodes_of_two_ranks_one_of_which_is_killed_end_with_the_weights_of_o
 def test_with_min_nodes_one_node_goes_on_without_the_other_with_the_same_rows(tmp_path: Path) -> None:
     data = write_digits(tmp_path / "data", rows=400)
     with two_nodes(tmp_path, data, processes_per_node=1, min_nodes=1) as nodes:
-        wait_for(lambda: len(lines(tmp_path / "node0")) >= 14, 120)
+        wait_for(lambda: len(lines(tmp_path / "node0")) >= 14)
         kill_all_in(tmp_path / "node1")
         assert nodes[0].wait(180) == 0
     check_result(tmp_path, data)
@@ -107,7 +108,7 @@ def kill_all_in(folder: Path) -> None:
 
 def kill_rank(rank: int, folder: Path, steps: int) -> None:
     """Kill a rank that was started by torchrun when so many lines of metrics are in the folder of the first node."""
-    wait_for(lambda: len(lines(folder)) >= steps, 120)
+    wait_for(lambda: len(lines(folder)) >= steps)
     marks = (f"\0RANK={rank}\0", "TORCHELASTIC_RESTART_COUNT=0", str(folder.parent / "out"))
     for pid in set.intersection(*(set(carrying(mark)) for mark in marks)):
         os.kill(pid, signal.SIGKILL)

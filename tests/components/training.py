@@ -105,7 +105,7 @@ def training(
 def train(data: Path, out: Path, *, nodes: int = 1, processes: int = 1, **options: object) -> list[RankResult]:
     """Train to the end and expect success."""
     with training(data, out, nodes=nodes, processes=processes, **options) as ranks:
-        results = finish(ranks, 200)
+        results = finish(ranks)
     assert [result.returncode for result in results] == [0] * len(results), "".join(r.stderr for r in results)
     return results
 
@@ -113,13 +113,13 @@ def train(data: Path, out: Path, *, nodes: int = 1, processes: int = 1, **option
 def kill_after(step: int, data: Path, out: Path, *, victim: int = 0, **options: Any) -> None:
     """Train, and let one of the ranks die of SIGKILL after a step."""
     with training(data, out, before=f"from tests.dying import die_at; die_at({step}, {victim})", **options) as ranks:
-        assert any(result.returncode for result in finish(ranks, 200))
+        assert any(result.returncode for result in finish(ranks))
 
 
 def refused(data: Path, out: Path, *, processes: int = 1, **options: object) -> str:
     """What rank 0 says when all ranks refuse, once."""
     with training(data, out, processes=processes, **options) as ranks:
-        results = finish(ranks, 120)
+        results = finish(ranks)
     assert [result.returncode for result in results] == [2] * processes, "".join(r.stderr for r in results)
     said = [line for result in results for line in result.stderr.splitlines() if line.startswith("error:")]
     assert len(said) == 1
@@ -201,6 +201,6 @@ def train_in_turn(
             print("---- the next training", flush=True)
     """
     with started_ranks(code, 1, processes, cwd=runs[0][0]) as ranks:
-        results = finish(ranks, 120)
+        results = finish(ranks)
     assert not any(result.returncode for result in results), "".join(result.stderr for result in results)
     return results[0].stdout.split("---- the next training")[:-1]

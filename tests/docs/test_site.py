@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.helpers import ROOT
+from tests.waiting import TIMEOUT
 
 
 def test_the_site_has_no_warning_and_every_page(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ def test_the_site_has_no_warning_and_every_page(tmp_path: Path) -> None:
         "docs",
         str(tmp_path / "site"),
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert done.returncode == 0, done.stderr
     pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     made = {path.relative_to(tmp_path / "site") for path in (tmp_path / "site").rglob("*.html")}

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.local.support import allranks, carrying, command, environ, pipeline, step, wait_for
+from tests.local.support import allranks, carrying, command, environ, pipeline, step
+from tests.waiting import wait_for
 
 COUNTING = """
 import json, os, sys, time
@@ -56,7 +57,7 @@ def counting(tmp_path: Path) -> Any:
 
 def drilled(target: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
     """The one document of ``allranks drill``, and that no process is left of its runs."""
-    done = allranks("drill", target, *arguments, "--json", cwd=target.parent, timeout=120)
+    done = allranks("drill", target, *arguments, "--json", cwd=target.parent)
     assert "Traceback" not in done.stderr, done.stderr
     document = json.loads(done.stdout)
     assert done.returncode == code, (document, done.stderr)

@@ -22,9 +22,10 @@ from allranks.local.environments.building import pip_settings, uv_command
 from tests.components.test_tables import MESSY, write_messy
 from tests.environments.built import INPUTS, SMALL_TEXT, job, pipeline
 from tests.helpers import clean_environment, free_port
-from tests.local.support import ROOT, run_json, wait_for
+from tests.local.support import ROOT, run_json
 from tests.local.test_mlflow_clients import index_is_reachable
 from tests.shared.serving import check_azure_serves
+from tests.waiting import TIMEOUT, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(1800)]
 
@@ -57,7 +58,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     jobs["generator"] = job("train_transformers", {"epochs": 1, "batch_size": 16, "data": data["text"]})
     jobs["table"] = job("train_ddp", {"epochs": 1, "data": data["rows"]})
     jobs["table_keras"] = job("train_tf_multiworker", {"epochs": 1, "data": data["rows"]})
-    steps = run_json(pipeline(folder, jobs), cwd=folder, timeout=1500, TF_CPP_MIN_LOG_LEVEL="3")["steps"]
+    steps = run_json(pipeline(folder, jobs), cwd=folder, TF_CPP_MIN_LOG_LEVEL="3")["steps"]
     assert {step["status"] for step in steps.values()} == {"succeeded"}, {n: s["status"] for n, s in steps.items()}
     places = dict(zip([*TRAINERS, *MORE], [*TRAINERS, "generator", "table", "table_keras"], strict=True))
     return {name: Path(steps[place]["outputs"]["model"]) for name, place in places.items()}
@@ -107,7 +108,7 @@ def answer(port: int, path: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(asked, timeout=60) as given:  # noqa: S310  # of this machine
+        with urllib.request.urlopen(asked, timeout=TIMEOUT) as given:  # noqa: S310  # of this machine
             return given.read().decode()
     except urllib.error.HTTPError:
         raise
@@ -130,7 +131,7 @@ def test_azures_server_predicts_with_the_model(
             cwd=tmp_path, env=clean_environment({**variables, "PATH": path}), stdout=log, stderr=log,
         )  # fmt: skip
     try:
-        wait_for(lambda: server.poll() is not None or answer(port, "/"), 300)
+        wait_for(lambda: server.poll() is not None or answer(port, "/"))
         assert server.poll() is None, (tmp_path / "log").read_text()[-2000:]
         here = mlflow.pyfunc.load_model(str(folder))
         for body in bodies(name, models):

@@ -11,13 +11,16 @@ import pytest
 
 from tests.fuzz.mutators import mutate_bytes, mutate_json, mutate_text
 from tests.helpers import ROOT, clean_environment
+from tests.waiting import TIMEOUT
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python in a process of its own: mutants are forked, and pytest's process has threads."""
     command = [sys.executable, *arguments]
     environment = clean_environment({"PYTHONPATH": str(ROOT)})
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pytest
 
 from tests.components.frameworks import run_killed_trainer, run_trainer
 from tests.local.support import ROOT, allranks, run_json
+from tests.waiting import TIMEOUT
 
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="there is no GPU")
 
@@ -141,7 +142,7 @@ def test_ranks_that_see_the_same_gpu_are_refused_with_the_arithmetic(tmp_path: P
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIMEOUT,
     )
     assert refused.returncode != 0
     assert re.search(r"see the same GPU|too few", refused.stdout + refused.stderr), refused.stderr

@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +23,16 @@ def environ(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **extra}
 
 
-def allranks(*arguments: str | Path, cwd: Path, timeout: float = 280, **extra: str) -> subprocess.CompletedProcess[str]:
+def allranks(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run a command line to its end."""
     return subprocess.run(
-        command(*arguments), cwd=cwd, env=environ(**extra), capture_output=True, text=True, timeout=timeout, check=False
+        command(*arguments), cwd=cwd, env=environ(**extra), capture_output=True, text=True, check=False
     )
 
 
-def run_json(*arguments: str | Path, cwd: Path, timeout: float = 280, **extra: str) -> dict[str, Any]:
+def run_json(*arguments: str | Path, cwd: Path, **extra: str) -> dict[str, Any]:
     """`allranks run … --json`, its one document, with the exit code under ``exit``."""
-    done = allranks("run", *arguments, "--json", cwd=cwd, timeout=timeout, **extra)
+    done = allranks("run", *arguments, "--json", cwd=cwd, **extra)
     assert "Traceback" not in done.stderr, done.stderr
     return {**json.loads(done.stdout), "exit": done.returncode}
 
@@ -71,12 +69,3 @@ def carrying(marker: str) -> list[int]:
         if marker.encode() in text:
             found.append(int(entry.name))
     return found
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> Any:
-    """Wait until the condition holds, and return what it returned."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, f"still not so after {seconds} s"
-        time.sleep(0.02)
-    return value

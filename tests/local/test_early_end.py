@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.local.support import allranks, carrying, command, environ, pipeline, step, wait_for
+from tests.local.support import allranks, carrying, command, environ, pipeline, step
+from tests.waiting import TIMEOUT, wait_for
 
 SAVES = """
 rank=${RANK:-$OMPI_COMM_WORLD_RANK}
@@ -33,7 +34,7 @@ def start(folder: Path, seconds: float, kind: str = "pytorch", ranks: int = 2, m
     engine = subprocess.Popen(
         command("run", file), cwd=folder, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    wait_for(lambda: all((folder / f"ready_{rank}").exists() for rank in range(ranks)), 30)
+    wait_for(lambda: all((folder / f"ready_{rank}").exists() for rank in range(ranks)))
     return engine
 
 
@@ -45,7 +46,7 @@ def document(folder: Path) -> dict[str, Any]:
 def test_ranks_that_can_save_do_so_and_the_next_start_goes_on(kind: str, tmp_path: Path) -> None:
     engine = start(tmp_path, 0.5, kind)
     engine.send_signal(signal.SIGINT)
-    output, _ = engine.communicate(timeout=30)
+    output, _ = engine.communicate(timeout=TIMEOUT)
     assert engine.returncode == 130, output
     assert output.count("note: stopping: the ranks have 30 s to save what they have; Ctrl-C once more ends them") == 1
     state = document(tmp_path)
@@ -59,11 +60,11 @@ def test_ranks_that_can_save_do_so_and_the_next_start_goes_on(kind: str, tmp_pat
 def test_twice_ends_everything_and_who_cannot_save_ends_at_once(tmp_path: Path) -> None:
     other = f", other: {step(f'touch {tmp_path}/begun; sleep 300')}"
     engine = start(tmp_path, 300, ranks=1, more=other)
-    wait_for((tmp_path / "begun").exists, 10)
+    wait_for((tmp_path / "begun").exists)
     engine.send_signal(signal.SIGINT)
-    wait_for((tmp_path / "saving_0").exists, 10)
+    wait_for((tmp_path / "saving_0").exists)
     engine.send_signal(signal.SIGINT)
-    output, _ = engine.communicate(timeout=20)
+    output, _ = engine.communicate(timeout=TIMEOUT)
     assert engine.returncode == 130
     assert "other: cancelled" in output.partition("train: cancelled")[0], "before the one that could save"
     assert not carrying(f"AZUREML_ROOT_RUN_ID={document(tmp_path)['run_id']}")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.support import ROOT, allranks, carrying, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import ROOT, allranks, carrying, command, environ, pipeline, run_json, step
+from tests.waiting import TIMEOUT, wait_for
 
 # A rank with children of every kind: in its group, in a session of its own, and with an empty environment.
 FAMILY = "sleep 300 & setsid sleep 300 & env -i sleep 300 & echo started > {flag}_$RANK; sleep 300"
@@ -70,8 +71,8 @@ def gone(folder: Path) -> bool:
 def test_a_signal_ends_everything_and_says_so(running, number):
     engine, _, _, folder = running
     engine.send_signal(number)
-    assert engine.wait(timeout=10) == 128 + number
-    wait_for(lambda: gone(folder), 2)
+    assert engine.wait(timeout=TIMEOUT) == 128 + number
+    wait_for(lambda: gone(folder))
     state = json.loads(next((folder / ".allranks/runs").glob("*/run.json")).read_text())
     assert state["status"] == "cancelled"
     assert state["steps"]["train"]["status"] == "cancelled"
@@ -103,14 +104,14 @@ def test_what_it_was_started_to_ignore_ends_nothing(tmp_path):
     for number in (signal.SIGHUP, signal.SIGINT):
         engine.send_signal(number)
     (tmp_path / "go").touch()
-    assert json.loads(engine.communicate(timeout=20)[0])["status"] == "succeeded"
+    assert json.loads(engine.communicate(timeout=TIMEOUT)[0])["status"] == "succeeded"
     assert (tmp_path / "ignored").read_text() == "[]", "its ranks have Azure's"
 
 
 def test_nothing_outlives_an_engine_that_is_killed(running):
     engine, _, _, folder = running
     engine.kill()
-    wait_for(lambda: gone(folder), 5)
+    wait_for(lambda: gone(folder))
     listed = allranks("runs", "list", cwd=folder)
     assert "cancelled" in listed.stdout
 
@@ -123,7 +124,7 @@ def test_nothing_outlives_an_engine_whose_guard_was_killed_before(running):
     os.kill(guard, signal.SIGKILL)
     wait_for(lambda: any(pid != guard and cmdline_of(pid) == cmdline(engine) for pid in children_of(engine.pid)))
     engine.kill()
-    assert wait_for(lambda: gone(folder), 5)
+    assert wait_for(lambda: gone(folder))
 
 
 def cmdline(process: subprocess.Popen[bytes]) -> bytes:
@@ -143,7 +144,7 @@ def test_one_killed_rank_ends_the_gang(running):
     ranks = set(carrying(marker)) & set(children_of(engine.pid))
     rank_3 = next(pid for pid in ranks if b"\0RANK=3\0" in Path(f"/proc/{pid}/environ").read_bytes())
     os.kill(rank_3, signal.SIGKILL)
-    output, _ = engine.communicate(timeout=20)
+    output, _ = engine.communicate(timeout=TIMEOUT)
     assert engine.returncode == 1
     assert b"rank 3 on node 1 was killed by SIGKILL" in output
     assert gone(folder)
@@ -219,7 +220,7 @@ def test_two_engines_share_the_work_of_equal_steps(tmp_path):
         subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
         for _ in range(2)
     ]
-    documents = [json.loads(engine.communicate(timeout=60)[0]) for engine in engines]
+    documents = [json.loads(engine.communicate(timeout=TIMEOUT)[0]) for engine in engines]
     assert [engine.returncode for engine in engines] == [0, 0]
     assert (tmp_path / "count").read_text() == "ran\n"
     assert sorted(document["steps"]["one"]["reused"] for document in documents) == [False, True]
@@ -249,7 +250,7 @@ def test_the_snapshot_is_checked_before_it_is_run(tmp_path):
     wait_for((tmp_path / "runs").exists)
     copied(tmp_path, "echo fine\n").write_text("echo evil\n")
     (tmp_path / "go").touch()
-    document = json.loads(engine.communicate(timeout=30)[0])
+    document = json.loads(engine.communicate(timeout=TIMEOUT)[0])
     assert "changed since the run began" in document["steps"]["second"]["failure"]["message"]
 
 
@@ -271,7 +272,7 @@ def test_editing_the_code_during_a_run_changes_the_next_run_only(tmp_path):
     copied(tmp_path, "echo old\n")
     script.write_text("echo new\n")
     (tmp_path / "go").touch()
-    before = json.loads(engine.communicate(timeout=30)[0])["steps"]["second"]
+    before = json.loads(engine.communicate(timeout=TIMEOUT)[0])["steps"]["second"]
     after = run_json(file, cwd=tmp_path, AT=str(tmp_path))["steps"]["second"]
     logs = [Path(s["folder"], "user_logs/std_log.txt").read_text() for s in (before, after)]
     assert logs == ["old\n", "new\n"]

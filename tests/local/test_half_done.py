@@ -17,7 +17,8 @@ import pytest
 from allranks.local.assets import register_asset
 from allranks.local.cache import Workplace, discard_leftovers
 from allranks.local.folders import RunFolder, RunsHome, StepFolder, write_json_file
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step
+from tests.waiting import TIMEOUT, wait_for
 
 
 def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
@@ -70,7 +71,7 @@ def test_an_engine_that_cannot_write_any_more_says_so_and_ends_its_ranks(tmp_pat
     engine = start("run", file, cwd=tmp_path)
     wait_for(lambda: len(carrying(marker)) >= 2)
     resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (10, 10))  # as on a full disk: no file gets longer than this
-    said, _ = engine.communicate(timeout=30)
+    said, _ = engine.communicate(timeout=TIMEOUT)
     assert engine.returncode == 1
     assert "error: step two: the runs folder" in said
     assert "File too large" in said
@@ -98,7 +99,7 @@ jobs:
     script = f'mount -t tmpfs -o size=2m none {small} && {shlex.join(run)}; echo "code $?" >&2; {shlex.join(shown)}'
     done = subprocess.run(
         ["unshare", "--mount", "bash", "-c", script],
-        cwd=tmp_path, env=environ(), capture_output=True, text=True, check=False, timeout=60,
+        cwd=tmp_path, env=environ(), capture_output=True, text=True, check=False, timeout=TIMEOUT,
     )  # fmt: skip
     decoder = json.JSONDecoder()
     document, end = decoder.raw_decode(done.stdout)
@@ -244,11 +245,11 @@ def test_a_rank_whose_engine_was_killed_before_it_could_ask_to_die_with_it_ends(
     subprocess.run([sys.executable, "-c", TOO_LATE, alive], env=environ(), check=True)
     wait_for((tmp_path / "alive.asks").exists)
     with pytest.raises(AssertionError, match="still not so"):
-        wait_for(alive.exists, 0.5)
+        wait_for(alive.exists)
 
 
 def test_a_guard_that_was_stopped_does_not_keep_the_engine_from_ending():
-    subprocess.run([sys.executable, "-c", STOPPED], env=environ(), check=True, timeout=20)
+    subprocess.run([sys.executable, "-c", STOPPED], env=environ(), check=True, timeout=TIMEOUT)
 
 
 def test_a_killed_build_of_an_environment_leaves_no_process_and_nobody_builds_the_same_meanwhile(tmp_path):
@@ -259,7 +260,7 @@ def test_a_killed_build_of_an_environment_leaves_no_process_and_nobody_builds_th
     builder.kill()
     assert second.returncode == 2
     assert "being built already" in second.stderr
-    wait_for(lambda: not carrying(marker), 3)
+    wait_for(lambda: not carrying(marker))
     assert json.loads(allranks("env", "check", "pytorch", "--json", cwd=tmp_path).stdout)["built"] is False
 
 

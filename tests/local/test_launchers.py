@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from allranks.local.launch.mpi import find_mpirun
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step
+from tests.waiting import TIMEOUT, wait_for
 
 DUMP = "python dump.py ${{outputs.out}}"
 DUMP_PY = """
@@ -125,10 +126,10 @@ def test_a_node_whose_daemon_is_killed_fails_the_step(tmp_path, number):
     more = f"distribution: {{type: mpi}}, resources: {{instance_count: 2}}, environment_variables: {{MARK: {marker}}}"
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('sleep 300', more=more)}}}\n")
     engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
-    wait_for(lambda: sum(name_of(pid) == "sleep" for pid in carrying(marker)) == 2, 60)
+    wait_for(lambda: sum(name_of(pid) == "sleep" for pid in carrying(marker)) == 2)
     daemon = next(pid for pid in carrying(str(tmp_path / ".allranks")) if name_of(pid) in {"prted", "orted"})
     os.kill(daemon, number)
-    document = json.loads(engine.communicate(timeout=60)[0])
+    document = json.loads(engine.communicate(timeout=TIMEOUT)[0])
     assert engine.returncode == 1
     assert document["steps"]["one"]["status"] == "failed", document
     assert not carrying(marker)

@@ -11,6 +11,7 @@ import pytest
 
 from allranks.local.folders import RunsHome
 from tests.local.support import allranks, environ, pipeline, step
+from tests.waiting import TIMEOUT
 
 UNREFUSED = """\
 import sys
@@ -31,7 +32,9 @@ def run_many(folder: Path, nodes: int, each: int, failing: int) -> subprocess.Co
     )
     pipeline(folder, f"type: pipeline\njobs:\n  train: {step(script, more=more)}\n")
     called = [sys.executable, "-c", UNREFUSED, "run", "pipeline.yaml"]
-    return subprocess.run(called, cwd=folder, env=environ(), capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(
+        called, cwd=folder, env=environ(), capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from allranks.local.resources.memory_kills import (
     count_machine_kills,
     find_memory_group,
 )
-from tests.local.support import allranks, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import allranks, command, environ, pipeline, run_json, step
+from tests.waiting import wait_for
 
 LIMIT = 300 << 20
 HUNGRY = """if [ "$RANK" = 1 ]; then python -S -c "held = b'x' * 2**31"; else sleep 60; fi"""

@@ -9,6 +9,7 @@ import pytest
 
 from tests.local.support import pipeline, run_json
 from tests.local.test_mlflow import tracked
+from tests.waiting import TIMEOUT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -51,7 +52,7 @@ def sweep(space: str, metric: str, limits: str, sampling: str) -> str:
 
 def index_is_reachable() -> bool:
     try:
-        with urllib.request.urlopen("https://pypi.org/simple/mlflow-skinny/", timeout=20) as answer:
+        with urllib.request.urlopen("https://pypi.org/simple/mlflow-skinny/", timeout=TIMEOUT) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -7,7 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.local.support import allranks, command, environ, pipeline, step, wait_for
+from tests.local.support import allranks, command, environ, pipeline, step
+from tests.waiting import wait_for
 
 LOGGED = [
     {"step": 1, "metrics": {"loss": 2.0, "learning_rate": 0.1, "accuracy": 0.25}},

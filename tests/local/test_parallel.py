@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from allranks.local.folders import RunsHome
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step
+from tests.waiting import TIMEOUT, wait_for
 
 SCORE = """
     import os, sys, time
@@ -348,7 +349,7 @@ def test_a_killed_worker_is_replaced(tmp_path):
     victims = [pid for pid in carrying("AZUREML_PROCESS_NAME=rank_1") if str(tmp_path) in _folder(pid)]
     assert len(victims) == 1
     os.kill(victims[0], signal.SIGKILL)
-    output, _ = engine.communicate(timeout=60)
+    output, _ = engine.communicate(timeout=TIMEOUT)
     assert engine.returncode == 0
     score = json.loads(output)["steps"]["score"]
     assert Path(score["outputs"]["out"]).read_text() == "".join(f"f{n:02} {n}\n" for n in range(7))

@@ -17,7 +17,7 @@ from allranks.local.options import RunObserver, RunOptions
 from allranks.local.plan import RunPlan
 from allranks.local.signals import caught_signals
 from allranks.request import RunRequest
-from tests.local.support import wait_for
+from tests.waiting import wait_for
 
 
 def test_the_children_of_the_script_around_it_are_left_to_it() -> None:

@@ -16,7 +16,8 @@ import pytest
 from allranks.local.checkpoints import newest_checkpoint
 from allranks.local.folders import StepFolder
 from allranks.local.goodput import RestartSummary, read_attempt_steps, restart_words, summarise_attempts
-from tests.local.support import allranks, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import allranks, command, environ, pipeline, run_json, step
+from tests.waiting import wait_for
 
 KEPT = "out: {type: uri_folder, mode: rw_mount}"
 WRITE = "n=$(ls ${{outputs.out}} | wc -l); echo whole > ${{outputs.out}}/checkpoint-$((n + 1)); "

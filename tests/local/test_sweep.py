@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from allranks.local.folders import RunsHome
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step
+from tests.waiting import wait_for
 
 TWO_AT_A_TIME = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="trials run within the machine's cores")
 LOG = """mkdir -p outputs; echo '{{"step": 1, "metrics": {{"loss": 5, "score": {value}}}}}' >> outputs/metrics.jsonl"""
@@ -373,7 +374,7 @@ def test_tune_image_classification(tmp_path):
     text = source.read_text().replace("../components", str(source.parents[1] / "components"))
     pipeline_file.write_text(text.replace("max_total_trials: 8", "max_total_trials: 2"))
     arguments = ("run", pipeline_file, "epochs=4", "--runs-dir", home, "--json")
-    done = allranks(*arguments, cwd=tmp_path, timeout=280)
+    done = allranks(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     train = result["steps"]["train"]

@@ -16,7 +16,8 @@ import pytest
 from allranks.local.temporary import TemporaryRoot
 from tests.components.training import write_digits
 from tests.helpers import ROOT
-from tests.local.support import carrying, command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import carrying, command, environ, pipeline, run_json, step
+from tests.waiting import wait_for
 
 EACH_START_METHOD = """
 import multiprocessing, torch

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.support import command, environ
+from tests.waiting import TIMEOUT
 
 IS_ROOT = os.geteuid() == 0
 SOMEBODY = ("unshare", "--user", "--map-user=1000", "--map-group=1000") if IS_ROOT else ()
@@ -57,7 +58,7 @@ def test_horovod_finds_its_neighbours_without_host_names(tmp_path: Path) -> None
     (tmp_path / "sums.py").write_text(SUMS)
     arguments = command("run", "sums.py", "--scale", "2x2", "--distribution", "mpi", "--json")
     done = subprocess.run(
-        [*WITHOUT_RIGHTS, *arguments], cwd=tmp_path, env=environ(), capture_output=True, check=False, timeout=120
+        [*WITHOUT_RIGHTS, *arguments], cwd=tmp_path, env=environ(), capture_output=True, check=False, timeout=TIMEOUT
     )
     found = json.loads(done.stdout)
     assert found["status"] == "succeeded", found["steps"]["sums"]["failure"]

@@ -91,5 +91,5 @@ CODE = """
 
 @pytest.mark.slow
 def test_a_model_in_parts_is_the_same_model(tmp_path: Path) -> None:
-    results = run_ranks(CODE, processes=4, cwd=tmp_path, timeout=150)
+    results = run_ranks(CODE, processes=4, cwd=tmp_path)
     assert [result.stdout.splitlines()[-1:] for result in results] == [["the same"]] * 4, results[0].stderr

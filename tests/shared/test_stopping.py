@@ -74,7 +74,7 @@ def stops(tmp_path: Path, script: str, asked: list[int], asked_later: tuple[int,
         for number in asked_later:
             ranks[number].kill(signal.SIGTERM)
         tmp_path.joinpath("end").touch()
-        results = finish(ranks, 30)
+        results = finish(ranks)
     assert [result.returncode for result in results] == [0, 0, 0], results[0].stderr
     return [result.stdout.splitlines()[-1] for result in results]
 

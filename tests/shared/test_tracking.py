@@ -14,6 +14,7 @@ from shared import tracking
 from shared.distributed import init
 from shared.tracking import Tracker
 from tests.helpers import clean_environment, run_python
+from tests.waiting import TIMEOUT
 
 LOG = """
 import sys, types
@@ -39,7 +40,7 @@ def start(folder: Path, rank: int = 0, **variables: str) -> subprocess.Popen[str
 
 def log(folder: Path, rank: int = 0, **variables: str) -> tuple[str, str]:
     process = start(folder, rank, **variables)
-    out, err = process.communicate(timeout=200)
+    out, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, err
     return out, err
 
@@ -107,7 +108,7 @@ def test_steps_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
         azure["AZUREML_ARM_PROJECT_NAME"] = "digits"
         processes.append(start(tmp_path / step, MLFLOW_TRACKING_URI=uri, **azure))
     for process in processes:
-        _, err = process.communicate(timeout=200)
+        _, err = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 0, err
         assert "MLflow is not used" not in err
     found = {run.info.run_name: run for run in runs(uri, "digits")}  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from allranks.errors import SpecError, UsageError
 from allranks.spec import read_spec
 from allranks.spec.budget import Budget, current_budget
 from allranks.spec.document import parse_yaml
+from tests.waiting import TIMEOUT
 
 COMMAND = "{type: command, command: echo, environment: {image: ubuntu}}"
 
@@ -32,7 +33,7 @@ for text in ("a:\\n  " + "- " * 30_000 + "x", "a: " + "[" * 200_000 + "]" * 200_
 
 
 def test_nesting_that_libyaml_cannot_bear_is_refused():
-    done = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True, check=False, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert len(said) == 5

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import TIMEOUT
+
 ROOT = Path(__file__).parents[3]
 VARIABLES = ("AZURE_", "ARM_", "IDENTITY_", "MSI_", "AZUREML_", "REGISTRY_DISCOVERY_")
 
@@ -91,7 +93,7 @@ class StandIn:
         body = None if document is None else json.dumps(document).encode()
         context = ssl.create_default_context(cafile=self.environment["REQUESTS_CA_BUNDLE"])
         request = urllib.request.Request(f"{self.base}/control/{what}", body, method=method)  # noqa: S310 - https
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=TIMEOUT, context=context) as answer:  # noqa: S310
             return json.loads(answer.read() or b"null")
 
 

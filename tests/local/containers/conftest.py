@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import TIMEOUT
+
 _SEEN = ("/usr", "/bin", "/lib", "/lib64", sys.prefix, sys.base_prefix)
 _CONF = """
 [containers]
@@ -61,7 +63,7 @@ class Client:
 
     def ask(self, *arguments: str) -> str:
         """What a command of it prints; it has to succeed."""
-        done = subprocess.run([self.program, *arguments], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([self.program, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

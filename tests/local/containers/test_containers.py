@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tests.local.containers.conftest import Client
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, wait_for
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json
+from tests.waiting import wait_for
 
 RANKS = "distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}"
 

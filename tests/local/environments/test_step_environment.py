@@ -19,7 +19,8 @@ from allranks.local.environments.building import has_gpu, lock_file, pip_setting
 from allranks.local.environments.recipe import recipe_of
 from allranks.local.environments.step_environment import step_environment
 from allranks.local.file_locks import held_lock
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, wait_for
+from tests.local.support import allranks, carrying, command, environ, pipeline, run_json
+from tests.waiting import wait_for
 
 TEMPLATE = """
 type: pipeline
@@ -163,7 +164,7 @@ def end_a_build(project: Path, number: int) -> None:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     marker = f"ALLRANKS_BUILDING={project}"
-    wait_for(lambda: carrying(marker), 60)
+    wait_for(lambda: carrying(marker))
     os.killpg(running.pid, number) if number == signal.SIGINT else running.kill()
     running.wait()
     wait_for(lambda: not carrying(marker))
@@ -180,7 +181,7 @@ def test_whoever_comes_while_it_is_built_waits(project: Path) -> None:
     said = project / "said.txt"
     with held_lock(lock_file(environment.folder)), said.open("w") as file:
         waiting = subprocess.Popen(command("env", "build", "env.yml"), cwd=project, env=environ(), stderr=file)
-        wait_for(lambda: re.search(rf"-> FLOCK .* {waiting.pid} ", Path("/proc/locks").read_text()), 60)
+        wait_for(lambda: re.search(rf"-> FLOCK .* {waiting.pid} ", Path("/proc/locks").read_text()))
         (environment.folder / "built.json").write_text('{"name": "two"}')
     assert waiting.wait(30) == 0
     assert "waiting for somebody else who builds it" in said.read_text()

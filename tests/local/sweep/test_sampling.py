@@ -23,7 +23,7 @@ from allranks.local.sweep.sampling import (
 )
 from allranks.local.sweep.search import SweepSearch
 from allranks.spec.search_space import value_at
-from tests.local.support import wait_for
+from tests.waiting import wait_for
 
 NUMBERS = st.floats(-50, 50).map(lambda number: round(number, 3))
 STEPS = st.sampled_from([1, 2, 5, 16, 0.1, 0.25, 0.05])
@@ -144,9 +144,9 @@ def test_bayesian_search_finds_what_random_search_need_not():
 def test_the_libraries_answer_from_a_process_of_their_own(algorithm):
     sampler = make_sampler(search({"rate": BAYESIAN["rate"]}, algorithm))
     try:
-        found = wait_for(lambda: sampler.next([]), 60)
+        found = wait_for(lambda: sampler.next([]))
         assert -1 <= found["rate"] <= 1
-        assert wait_for(lambda: sampler.next([PastTrial(found, 0.5, is_finished=True)]), 60) != found
+        assert wait_for(lambda: sampler.next([PastTrial(found, 0.5, is_finished=True)])) != found
     finally:
         sampler.close()
 
@@ -156,6 +156,6 @@ def test_an_advisor_that_dies_is_an_error_and_not_a_wait():
     question = {"want": "sobol"}  # half a question: it ends with a traceback
     try:
         with pytest.raises(CannotRunHereError, match="has ended"):
-            wait_for(lambda: advice.ask(question), 60)
+            wait_for(lambda: advice.ask(question))
     finally:
         advice.close()

@@ -95,7 +95,7 @@ def test_a_start_without_all_ranks_names_the_missing() -> None:
     environments = [{**each, "MASTER_PORT": port, "AZUREML_RUN_ID": "r"} for each in environments]
     code = "from datetime import timedelta\nfrom shared.distributed import init\nwith init(timeout=timedelta(seconds=1.5)): pass"
     with started(code, environments) as ranks:
-        results = finish(ranks, 20)
+        results = finish(ranks)
     assert [result.returncode for result in results] == [1, 1]
     assert "start: timed out waiting for rank 1, rank 3." in results[0].stderr
     assert "rank 1, rank 3" in results[1].stderr
@@ -118,12 +118,12 @@ def test_a_barrier_names_the_missing_ranks() -> None:
     """
     )
     with started_ranks(code, 1, 4) as ranks:  # the others are killed, as Azure ML does on a node
-        (result,) = finish(ranks[:1], 20)
+        (result,) = finish(ranks[:1])
     assert "barrier 'epoch': timed out waiting for rank 1, rank 2." in result.stderr
 
 
 def test_ranks_that_wait_in_different_places_are_told_at_once() -> None:
-    for result in run_ranks(START + "    world.barrier('a' if world.rank else 'b')\n", timeout=20):
+    for result in run_ranks(START + "    world.barrier('a' if world.rank else 'b')\n"):
         assert "rank 0 (in barrier 'b'), rank 1 (in barrier 'a')" in result.stderr
 
 
@@ -151,7 +151,7 @@ def test_a_rank_killed_while_the_others_wait(victim: int) -> None:
         for rank in ranks:
             rank.wait_for("in")
         ranks[victim].kill()
-        results = finish(ranks, 15)
+        results = finish(ranks)
     expected = "rank 1 (node 0) has died" if victim else "Rank 0 (node 0) is gone"
     for result in results:
         assert result.returncode == (-signal.SIGKILL if result.rank == victim else 1)
@@ -186,7 +186,7 @@ def test_a_child_of_a_killed_rank_does_not_hide_its_death() -> None:
         for rank in ranks:
             rank.wait_for("in")
         ranks[1].kill()
-        assert "rank 1 (node 0) has died" in finish(ranks[:1], 10)[0].stderr
+        assert "rank 1 (node 0) has died" in finish(ranks[:1])[0].stderr
 
 
 # ---- who must not come in
@@ -204,7 +204,7 @@ def test_ranks_that_see_different_worlds_or_are_there_twice(
 ) -> None:
     port = free_port()
     with started(START + "    pass", [azure_variables(rank, 1, count, port) for rank, count in places]) as ranks:
-        results = finish(ranks, 20)
+        results = finish(ranks)
     for result in results:
         assert result.returncode == 1
         assert all(words in result.stderr for words in said)
@@ -231,7 +231,7 @@ def test_a_port_that_an_earlier_attempt_lets_go() -> None:
 
 def test_the_same_port_at_once_again() -> None:
     code = "from shared.distributed import init\n" + 3 * "with init() as world:\n    world.barrier('b')\n"
-    assert [result.returncode for result in run_ranks(code, processes=3, timeout=20)] == [0, 0, 0]
+    assert [result.returncode for result in run_ranks(code, processes=3)] == [0, 0, 0]
 
 
 def test_ranks_of_another_job_wait_for_their_own() -> None:

@@ -237,7 +237,7 @@ def agreed(count: str, *visible: str) -> tuple[list[str], str]:
         {**azure_variables(rank, 1, len(visible), port), "CUDA_VISIBLE_DEVICES": visible[rank]} for rank in ranks
     ]
     with started(AGREE.format(count=count), environments) as processes:
-        results = finish(processes, 30)
+        results = finish(processes)
     errors = [line for result in results for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert [result.returncode for result in results] == [2 if errors else 0] * len(results), results
     assert len(errors) <= 1

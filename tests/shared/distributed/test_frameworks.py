@@ -14,6 +14,7 @@ import pytest
 
 from tests.helpers import ROOT, clean_environment, finish, free_port, run_ranks, started
 from tests.local.support import run_json
+from tests.waiting import TIMEOUT
 
 WHO = """
     import json, os
@@ -92,7 +93,7 @@ def test_under_mpirun_by_hand(tmp_path: Path) -> None:
     command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, "who.py"]
     environment = clean_environment({"MASTER_PORT": str(free_port())})
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=True
     )
     assert said(done.stdout) == [[0, 0, 0, 2, 1], [1, 1, 0, 2, 1]]
 
@@ -151,7 +152,7 @@ def test_collectives_of_tensorflow_leave_no_threads_behind() -> None:
             assert threads() - before < 20, threads() - before
     """
     with started(code, two_workers()) as ranks:
-        assert [result.returncode for result in finish(ranks, 100)] == [0, 0], ranks[0].stderr
+        assert [result.returncode for result in finish(ranks)] == [0, 0], ranks[0].stderr
 
 
 @pytest.mark.parametrize(

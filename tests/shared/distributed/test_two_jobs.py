@@ -19,6 +19,7 @@ from shared.distributed import ControlError, Launch
 from shared.distributed.joining import join_world
 from shared.distributed.meeting import Guest, find_misplaced_ranks
 from tests.helpers import clean_environment, free_port, run_ranks
+from tests.waiting import TIMEOUT
 
 BIN = Path(sys.executable).parent
 HERE = Launch(0, 4, 0, 4, 0, 1, "openmpi", "127.0.0.1", 6105)
@@ -133,7 +134,7 @@ def test_two_plain_mpiruns_at_once_and_a_prterun(tmp_path: Path) -> None:
         subprocess.Popen(command, env=clean_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for command in (mpirun, mpirun, prterun)
     ]
-    outputs = [job.communicate(timeout=60) for job in jobs]
+    outputs = [job.communicate(timeout=TIMEOUT) for job in jobs]
     for job, (stdout, stderr) in zip(jobs[:2], outputs[:2], strict=True):
         assert job.returncode == 0, stderr
         assert sorted(eval(stdout)) == [0, 1, 2, 3]  # noqa: S307

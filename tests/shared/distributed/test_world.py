@@ -26,7 +26,7 @@ from tests.helpers import (
     started,
     started_ranks,
 )
-from tests.local.support import wait_for
+from tests.waiting import wait_for
 
 START = "from shared.distributed import init, Refusal, OnceError\nwith init() as world:\n"
 TORCH = "from shared.distributed import init, Refusal\nwith init('torch') as world:\n    import torch, torch.distributed as dist\n"
@@ -76,7 +76,7 @@ def test_no_framework_is_imported_unless_it_is_asked_for() -> None:
     print([name for name in sys.modules if name.partition(".")[0] in ("torch", "numpy", "tensorflow", "horovod")])
     """
     )
-    assert outputs(run_ranks(code, timeout=20)) == ["[]", "[]"]
+    assert outputs(run_ranks(code)) == ["[]", "[]"]
 
 
 def test_azure_pytorch_on_two_nodes() -> None:
@@ -88,7 +88,7 @@ def test_azure_pytorch_on_two_nodes() -> None:
     world.note("only once")
     """
     )
-    results = run_ranks(code, nodes=2, processes=2, timeout=20)
+    results = run_ranks(code, nodes=2, processes=2)
     assert outputs(results) == ["0 0 0 0 0\nonly once", "1 0 1 0 0", "2 1 0 2 0", "3 1 1 2 0"]
     assert [result.stderr.count("distributed: ") for result in results] == [1, 0, 1, 0]
     assert "distributed: node 1 of 2, ranks 2-3 of 4, launched by azureml-pytorch, main 127.0.0.1:" in results[2].stderr
@@ -97,7 +97,7 @@ def test_azure_pytorch_on_two_nodes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 1), (2, 2)])
 def test_torch_all_reduce_with_azure_variables(nodes: int, processes: int) -> None:
-    results = run_ranks(TORCH + ALL_REDUCE, nodes, processes, timeout=60)
+    results = run_ranks(TORCH + ALL_REDUCE, nodes, processes)
     world_size = nodes * processes
     total = world_size * (world_size + 1) / 2
     assert outputs(results) == [f"rank {rank} of {world_size} got {total}" for rank in range(world_size)]
@@ -114,7 +114,7 @@ def test_ranks_that_torchrun_starts_again_refuse_at_once(tmp_path: Path) -> None
     """
     options = ["--nproc_per_node", "2", "--max_restarts", "2", "--master_port", str(free_port()), "--monitor_interval"]
     with started(code, [{}], tmp_path, [sys.executable, "-m", "torch.distributed.run", *options, "0.1"]) as ranks:
-        (result,) = finish(ranks, 90)
+        (result,) = finish(ranks)
     assert result.returncode == 1
     assert set(result.stdout.splitlines()) == {"start 0"}
     assert result.stderr.count("error: the batch does not divide") == 3
@@ -149,7 +149,7 @@ def test_every_socket_listens_on_loopback() -> None:
     port = free_port()
     with started_ranks(code, 2, 1, {"MASTER_PORT": str(port)}) as ranks:
         for rank in ranks:
-            rank.wait_for("ready", 60)
+            rank.wait_for("ready")
         listening = [address for rank in ranks for address in listening_addresses(rank)]
     assert {("127.0.0.1", port), ("127.0.0.1", port + 1)} <= set(listening)
     assert {host for host, _ in listening} == {"127.0.0.1"}
@@ -216,7 +216,7 @@ def test_tf_config_with_a_parameter_server() -> None:
     """
     )
     with started(code, environments) as ranks:
-        results = finish(ranks, 20)
+        results = finish(ranks)
     assert outputs(results) == ["worker 0 2 True\n[0, 1]", "worker 1 2 False\n[0, 1]", "ps 0 2 False"]
     assert "ps 0 beside 2 workers, launched by azureml-tensorflow" in results[2].stderr
 
@@ -230,7 +230,7 @@ def test_values_longer_than_a_message_come_in_rounds() -> None:
     print(None if found is None else [found[:2], found[2] == [long, 2]])
     """
     )
-    assert outputs(run_ranks(code, processes=3, timeout=30)) == ["[[0, 1], True]", "None", "None"]
+    assert outputs(run_ranks(code, processes=3)) == ["[[0, 1], True]", "None", "None"]
 
 
 # ---- once
@@ -249,7 +249,7 @@ def test_mistake_5_once_that_raises_raises_on_every_rank() -> None:
     print(world.gather(world.rank, "still here"))
     """
     )
-    for text in outputs(run_ranks(code, nodes=2, processes=2, timeout=20)):
+    for text in outputs(run_ranks(code, nodes=2, processes=2)):
         first, second = text.splitlines()
         assert first.startswith(("0 ValueError no such file: x |", "2 ValueError no such file: x |"))
         assert "once 'prepare': rank" in first
@@ -266,7 +266,7 @@ def test_once_that_returns_what_json_cannot_hold() -> None:
         print(error)
     """
     )
-    for text in outputs(run_ranks(code, timeout=20)):
+    for text in outputs(run_ranks(code)):
         assert "raised TypeError: The value of once 'set' has to be one that JSON can hold" in text
 
 
@@ -290,7 +290,7 @@ def test_sum_and_any_and_gather() -> None:
     """
     )
     expected = f"[{(0.1 + 0.2) + 0.1 * 3}, 3.0] True False"
-    assert outputs(run_ranks(code, processes=3, timeout=20)) == [expected] * 3
+    assert outputs(run_ranks(code, processes=3)) == [expected] * 3
 
 
 def test_a_value_that_json_cannot_hold() -> None:
@@ -300,7 +300,7 @@ def test_a_value_that_json_cannot_hold() -> None:
 
 def test_a_sum_of_different_lengths() -> None:
     code = START + "    world.sum([1.0] * (1 + world.rank), 'totals')\n"
-    for result in run_ranks(code, timeout=20):
+    for result in run_ranks(code):
         assert result.returncode == 1
         assert "sum 'totals': rank 1 gave 2 number(s), and rank 0 gave 1." in result.stderr
 
@@ -329,7 +329,7 @@ def test_exit_codes_and_a_refusal_that_is_said_once(
     statement: str, nodes: int, codes: list[int], said: list[int]
 ) -> None:
     code = f"def refuse(): raise Refusal('no')\n{START}    {statement}\n    world.barrier('b')\n"
-    results = run_ranks(code, nodes, 2, timeout=20)
+    results = run_ranks(code, nodes, 2)
     assert [result.returncode for result in results] == codes
     assert [result.stderr.count("error: no") for result in results] == said
     assert 3 in codes or not any("Traceback" in result.stderr for result in results)
@@ -351,7 +351,7 @@ def test_an_exception_leaves_a_file_and_tells_the_others(tmp_path: Path) -> None
     world.barrier("b")
     """
     )
-    results = run_ranks(code, nodes=2, processes=2, timeout=20, cwd=tmp_path)
+    results = run_ranks(code, nodes=2, processes=2, cwd=tmp_path)
     assert [result.returncode for result in results] == [1, 1, 1, 1]
     assert "rank 3 (node 1) failed with ValueError: bad row" in results[0].stderr
     content = json.loads((tmp_path / "logs" / "error_rank_3.json").read_text())
@@ -371,7 +371,7 @@ def test_an_exception_beside_a_torch_collective_ends_all_ranks() -> None:
     dist.all_reduce(torch.ones(1))
     """
     )
-    results = run_ranks(code, processes=2, timeout=40)
+    results = run_ranks(code, processes=2)
     assert [result.returncode for result in results] == [1, 1]
     assert "distributed: before this, rank 1 (node 0) failed with ValueError: bad row" in results[0].stderr
 
@@ -379,7 +379,7 @@ def test_an_exception_beside_a_torch_collective_ends_all_ranks() -> None:
 def test_the_others_wait_for_a_rank_that_is_late_at_the_end() -> None:
     late = "    if world.rank == 1:\n        time.sleep(0.5)\n        open('late', 'w').close()\n"
     code = f"import os, time\n{START}{late}print(os.path.exists('late'))\n"
-    assert outputs(run_ranks(code, timeout=20)) == ["True", "True"]
+    assert outputs(run_ranks(code)) == ["True", "True"]
 
 
 def test_sigterm_ends_a_rank_at_once() -> None:
@@ -387,7 +387,7 @@ def test_sigterm_ends_a_rank_at_once() -> None:
     with started_ranks(code, 1, 2) as ranks:
         ranks[0].wait_for("in")
         ranks[0].kill(signal.SIGTERM)
-        assert finish(ranks[:1], 5)[0].returncode == -signal.SIGTERM
+        assert finish(ranks[:1])[0].returncode == -signal.SIGTERM
 
 
 def test_sigusr1_shows_the_stacks() -> None:
@@ -433,6 +433,6 @@ def test_a_rank_that_works_alone_hears_of_a_death_when_it_asks(tmp_path: Path) -
         time.sleep(0.01)
     """
     )
-    results = run_ranks(code, nodes=1, processes=2, timeout=20, cwd=tmp_path)
+    results = run_ranks(code, nodes=1, processes=2, cwd=tmp_path)
     assert [result.returncode for result in results] == [1, 3]
     assert "PeerError: rank 1 (node 0) has died" in results[0].stderr
