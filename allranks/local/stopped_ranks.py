@@ -1,4 +1,4 @@
-"""End a process of a gang that stays stopped (SIGSTOP), where the other ranks do not: a foreign script, or one rank."""
+"""End a process of a gang that stays stopped (SIGSTOP)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allranks.local.resources.usage import read_variables
 
 LOOK_SECONDS: Final = 0.5
 STOPPED_LOOKS: Final = 16
-"""In a row: of no more than 8.5 s. Ranks that watch each other have named the process before, and told all stacks."""
+"""In a row: of no more than 8.5 s."""
 _STOPPED: Final = b"T"
 _STACK_SECONDS: Final = 0.3
 _ASLEEP_SECONDS: Final = 4.0

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 
 from shared.distributed.errors import Refusal, UnsavedError, print_line
-from shared.distributed.hang import HangDiagnosis
+from shared.distributed.hang import HangDiagnosis, Report
 from shared.distributed.launch import Launch
 from shared.distributed.meeting import (
     HEARTBEAT_OF,
@@ -72,15 +72,10 @@ class Assembly:
             self._greet(guest, message)
         elif operation in ("bye", "fail", "refuse"):
             self._leave(guest, guest.member, message)
-        elif operation == "stopped":
-            self._break("stalled", str(message["message"]))
         elif self._broken is not None:
             guest.send(self._broken)
         elif operation == "beat":
             self._take_heartbeat(guest, message)
-        elif operation == "peers":
-            others = (other for other in self._members.values() if not other.channel and other.pid != guest.pid)
-            guest.send({"ok": [[str(other), other.pid] for other in others if other.machine == guest.machine]})
         elif operation == "meet":
             self._meet(guest, message)
         elif operation == "set":
@@ -135,7 +130,6 @@ class Assembly:
         member = (str(message["role"]), int(message["rank"]))
         guest.node, guest.local_rank, guest.where = message["node"], message["local_rank"], str(message["where"])
         guest.host, guest.channel = str(message["host"]), message["channel"] is True
-        guest.machine, guest.pid = str(message["machine"]), int(message["pid"])
         problem = self._difference(member, guest, message["world"])
         kind = "world" if problem else "stale"  # a member that comes twice may be meeting an earlier attempt's server
         problem = problem or self._collision(member, guest)
@@ -205,14 +199,11 @@ class Assembly:
     def _take_heartbeat(self, guest: Guest, message: Message) -> None:
         """Keep it; at rank 0's own, find out whether a rank hangs."""
         assert guest.member is not None  # noqa: S101  # strangers have no heart
+        member, now = (guest.member[0].removeprefix(HEARTBEAT_OF), guest.member[1]), time.monotonic()
+        self._hangs.record(member, Report(f"{member_title(member)} (node {guest.node})", **message["state"]), now)
         guest.send({"ok": None})
-        member = (guest.member[0].removeprefix(HEARTBEAT_OF), guest.member[1])
-        now = time.monotonic()
-        self._hangs.record(member, f"{member_title(member)} (node {guest.node})", message, now)
-        if member == ("worker", 0):
-            here = {one: bool(other.waiting) for one, other in self._members.items() if one not in self._left}
-            if found := self._hangs.find(here, now):
-                self._break("stalled", found)
+        if member == ("worker", 0) and (found := self._hangs.find(self._members.keys() - self._left, now)):
+            self._break("stalled", found)
 
     # ---- meetings
 

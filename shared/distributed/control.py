@@ -224,10 +224,6 @@ class SocketControl(Control):
                 self._lock.release()
         return None if self._news is None else str(self._news["message"])
 
-    def peers(self) -> list[tuple[str, int]]:
-        """Title and process number of each other rank on this machine."""
-        return [(str(title), int(pid)) for title, pid in self._ask_within({"op": "peers"}, None)]
-
     def post(self, message: Message) -> None:
         """Send a message whose answer `received` returns later; never raises."""
         with self._lock, suppress(OSError):  # `received` says that rank 0 is gone

@@ -2,71 +2,68 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from shared.distributed.wire import Message
+from shared.distributed.errors import print_line
 
 MISSING_SECONDS = 8.0
 """After so many seconds without a heartbeat, a rank holds Python's lock, is stopped, or has lost its machine."""
-_GAP_SECONDS = 3.0
+WHY_MISSING = "native code holds Python's lock, or its process is stopped"
+_LONGEST_GAP_SECONDS = 3.0
 _BEFORE_TIMEOUT_SECONDS = 5.0
 """A pause ends this long before other ranks' collectives time out with an error that names no rank."""
 _COLLECTIVE_PLACE = re.compile(r"/(torch/distributed/(?!checkpoint/)|horovod/|deepspeed/comm/)")
 _WAITING_PLACE = re.compile(r"/(torch/autograd/graph\.py|tensorflow/|shared/distributed/)")
-"""Code in which a main thread either computes or waits for other ranks: backward passes, and all of TensorFlow."""
+"""Code in which a main thread either computes or waits for other ranks: backward passes, TensorFlow, control plane."""
 
 
 @dataclass(slots=True)
 class Report:
-    """The last heartbeat of a rank.
+    """The last heartbeat of a rank, and how long ago it arrived. Times are in seconds.
 
     Attributes:
         title: such as ``rank 3 (node 1)``.
-        heard_at: when it arrived, in seconds.
-        silent: seconds without progress when it was sent.
+        silent: time without progress.
         steps: number of finished steps.
-        in_step: whether the next step is due; False in an announced pause and before the first steps.
-        limit: longest silence in a step, in seconds.
+        limit: time allowed without progress; 0 before the first steps, in an announced pause, and in a debugger.
+        longest: the limit in a step.
         place: innermost call of the main thread, such as ``/code/train.py:33 (loss)``.
-        debugged: whether the main thread is in a debugger.
-        waiting: whether the main thread waits at the control plane.
+        missing: time without a further heartbeat.
     """
 
     title: str
-    heard_at: float
     silent: float
     steps: int
-    in_step: bool
     limit: float
+    longest: float
     place: str
-    debugged: bool
-    waiting: bool = False
+    missing: float = 0.0
 
-    def silence(self, now: float) -> float:
-        """Return the seconds without progress until now; time without heartbeats counts."""
-        return self.silent + now - self.heard_at
-
-    def is_missing(self, now: float) -> bool:
-        """Return whether the heartbeat is missing."""
-        return now - self.heard_at > MISSING_SECONDS
+    @property
+    def is_missing(self) -> bool:
+        """Whether the next heartbeat is missing."""
+        return self.missing > MISSING_SECONDS
 
     @property
     def is_free(self) -> bool:
         """Whether the main thread is outside all code that waits for other ranks."""
-        return not (self.waiting or _COLLECTIVE_PLACE.search(self.place) or _WAITING_PLACE.search(self.place))
+        return not (_COLLECTIVE_PLACE.search(self.place) or _WAITING_PLACE.search(self.place))
 
-    def is_late(self, now: float) -> bool:
-        """Return whether a step, or a collective in a pause, has timed out."""
-        if self.in_step:
-            return self.silence(now) >= self.limit
+    @property
+    def is_late(self) -> bool:
+        """Whether a step, or a collective in a pause, has timed out."""
         in_collective = self.steps > 0 and _COLLECTIVE_PLACE.search(self.place) is not None
-        return in_collective and self.silence(now) >= pause_limit(self.limit)
+        limit = self.limit or (pause_limit(self.longest) if in_collective else math.inf)
+        return self.silent + self.missing >= limit
 
-    def is_excused(self, now: float) -> bool:
-        """Return whether the rank is busy in an announced pause within its limit."""
-        return self.steps > 0 and not self.in_step and self.is_free and self.silence(now) < pause_limit(self.limit)
+    @property
+    def is_excused(self) -> bool:
+        """Whether the rank is busy in an announced pause within its limit."""
+        in_pause = self.steps > 0 and not self.limit and self.is_free
+        return in_pause and self.silent + self.missing < pause_limit(self.longest)
 
 
 class HangDiagnosis:
@@ -74,52 +71,46 @@ class HangDiagnosis:
 
     def __init__(self) -> None:
         self._reports: dict[tuple[str, int], Report] = {}
-        self._looked_at: float | None = None
+        self._looked_at = 0.0
 
-    def record(self, member: tuple[str, int], title: str, beat: Message, now: float) -> None:
-        """Store the last heartbeat of a member."""
-        fields = {name: beat[name] for name in ("silent", "steps", "in_step", "limit", "place", "debugged")}
-        self._reports[member] = Report(title, now, **fields)
+    def record(self, member: tuple[str, int], report: Report, now: float) -> None:
+        """Store the last heartbeat of a member, which arrives now."""
+        report.missing = max(-_LONGEST_GAP_SECONDS, self._looked_at - now)  # 0 when `find` adds the time up to its call
+        self._reports[member] = report
 
-    def find(self, waiting: Mapping[tuple[str, int], bool], now: float) -> str:
+    def find(self, members: Collection[tuple[str, int]], now: float) -> str:
         """Return a sentence that names the blocking rank, or ''. Called at each heartbeat of rank 0.
 
         Candidates are the ranks without progress, narrowed in this order: heartbeat missing, fewest steps, not waiting
-        at the control plane, not in a collective. The result is '' before a rank has timed out, while a rank is in an
-        announced pause, and if all silent ranks wait for ranks that make progress.
+        for other ranks. The result is '' before a rank has timed out, while a rank is in an announced pause, and if all
+        silent ranks wait for ranks that make progress. A missing heartbeat is printed long before that.
 
         Args:
-            waiting: the ranks that have not left the world, and whether each waits at the control plane.
-            now: the clock of `record`, in seconds.
+            members: the ranks that have not left the world.
+            now: a monotonic clock, in seconds. Longer gaps, in which rank 0 itself received nothing, do not count.
         """
-        self._forgive_gap(now)
-        reports = [self._reports[member] for member in sorted(waiting, key=_by_rank) if member in self._reports]
-        for member, report in self._reports.items():
-            report.waiting = waiting.get(member, False)
-        if not any(one.is_late(now) for one in reports) or any(one.debugged or one.is_excused(now) for one in reports):
+        passed, self._looked_at = min(_LONGEST_GAP_SECONDS, now - self._looked_at), now
+        reports = [self._reports[one] for one in sorted(members, key=lambda one: one[1]) if one in self._reports]
+        for report in reports:
+            was_missing = report.is_missing
+            report.missing += passed
+            if report.steps and report.is_missing > was_missing:
+                print_line(f"distributed: {report.title}: {_missing_words(report)}")
+        if not any(one.is_late for one in reports) or any(one.is_excused for one in reports):
             return ""
-        silent = [one for one in reports if one.silence(now) >= one.limit / 2]
-        found = _narrow(silent, lambda one: one.is_missing(now))
+        silent = [one for one in reports if one.silent + one.missing >= one.longest / 2]
+        found = _narrow(silent, lambda one: one.is_missing)
         found = _narrow(found, lambda one: one.steps > 0)  # those that serve a coordinator count none
         fewest = min(one.steps for one in found)
         found = _narrow(found, lambda one: one.steps == fewest)
-        found = _narrow(found, lambda one: not one.waiting)
         found = _narrow(found, lambda one: one.is_free)
         moving = any(one.steps and one not in silent for one in reports)
-        return "" if moving and not found[0].is_free else _sentence(found, now)
-
-    def _forgive_gap(self, now: float) -> None:
-        """Do not count time in which rank 0 itself did not receive heartbeats."""
-        gap = now - (now if self._looked_at is None else self._looked_at)
-        self._looked_at = now
-        if gap > _GAP_SECONDS:
-            for report in self._reports.values():
-                report.heard_at = min(now, report.heard_at + gap)
+        return "" if moving and not found[0].is_free else _sentence(found)
 
 
-def pause_limit(limit: float) -> float:
+def pause_limit(longest: float) -> float:
     """Return the maximum seconds of an announced pause while another rank waits in a step with this limit."""
-    return max(limit, 2 * limit - _BEFORE_TIMEOUT_SECONDS)
+    return max(longest, 2 * longest - _BEFORE_TIMEOUT_SECONDS)
 
 
 def silence_words(seconds: float, place: str) -> str:
@@ -127,15 +118,15 @@ def silence_words(seconds: float, place: str) -> str:
     return f"nothing has moved for {seconds:.0f} s{f', and it stands at {place}' if place else ''}"
 
 
-def _sentence(reports: list[Report], now: float) -> str:
+def _missing_words(report: Report) -> str:
+    why = f"its heartbeat has been missing for {report.missing:.0f} s ({WHY_MISSING})"
+    return f"{why}; before that it stood at {report.place}"
+
+
+def _sentence(reports: list[Report]) -> str:
     first, *others = reports
-    words = silence_words(first.silence(now), first.place)
-    if first.is_missing(now):
-        words = (
-            f"nothing has moved for {first.silence(now):.0f} s, and its heartbeat has been missing for "
-            f"{now - first.heard_at:.0f} s (native code holds Python's lock, or its process is stopped); "
-            f"before that it stood at {first.place}"
-        )
+    words = silence_words(first.silent + first.missing, "" if first.is_missing else first.place)
+    words += f", and {_missing_words(first)}" if first.is_missing else ""
     more = f"; nor does {' or '.join(one.title for one in others)}" if others else ""
     return f"{first.title} makes no progress: {words}{more}."
 
@@ -143,7 +134,3 @@ def _sentence(reports: list[Report], now: float) -> str:
 def _narrow(reports: list[Report], is_suspect: Callable[[Report], bool]) -> list[Report]:
     """Keep the suspects, if there are any."""
     return [report for report in reports if is_suspect(report)] or reports
-
-
-def _by_rank(member: tuple[str, int]) -> int:
-    return member[1]

@@ -68,6 +68,8 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
         main_port = launch.main_port if is_held else port
         control = SocketControl(connection, world_id, main_port, reconnect, server)
         control.start_timeout = timeout
+        # Before the ranks meet: rank 0 may then go into a call that holds Python's lock.
+        Heartbeat(control, title, f"{HEARTBEAT_OF}{launch.role}", launch.world_size + launch.num_ps).start()
         control.meet("join", "start", max(1.0, until - time.monotonic()))
     except BaseException:
         if control is not None:
@@ -75,7 +77,6 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
         elif server is not None:
             server.stop(grace=3.0)
         raise
-    Heartbeat(control, title, f"{HEARTBEAT_OF}{launch.role}", launch.world_size + launch.num_ps).start()
     return control
 
 

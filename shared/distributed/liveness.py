@@ -9,32 +9,27 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from shared.distributed.control import Control, SocketControl
 from shared.distributed.errors import ControlError, Refusal, print_line
-from shared.distributed.hang import MISSING_SECONDS, pause_limit, silence_words
+from shared.distributed.hang import MISSING_SECONDS, WHY_MISSING, pause_limit, silence_words
 
 STUCK_SECONDS = 15.0
 """Seconds without progress, after another rank has died, that end this rank. Collectives usually fail in a second."""
 SHORTEST_SILENCE = 10.0
 """Minimum seconds without progress that count as a hang, for busy machines with short timeouts."""
-STOPPED_LOOKS: Final = 5
-"""Consecutive looks, one a second, that find a process stopped before it is ended."""
 _LOOK_SECONDS: Final = 1.0
 _RANKS_A_SECOND: Final = 256
 """Maximum heartbeats that rank 0 receives in a second."""
-_WATCHDOG_FACTOR: Final = 1.5
-"""The watchdog's timeout in a step, as a multiple of the longest silence."""
-_PAUSE_FACTOR: Final = 2.0
-"""The same in an announced pause: as long as other ranks wait in their collectives."""
+_WATCHDOG_FACTOR, _PAUSE_FACTOR = 1.5, 2.0
+"""The watchdog's timeout as a multiple of the longest silence: in a step, and in a pause, as collectives of others."""
 _FIRST_STEPS: Final = 3
 """Frameworks compile in the first step, and some again in the second, for another shape."""
 _CAUSE_SECONDS, _OTHERS_SECONDS = 0.5, 2.0
@@ -106,23 +101,21 @@ def _wind(*, is_over: bool = False) -> None:
     """Restart faulthandler's timeout; cancel it before the first steps and at the end."""
     with _watchdog, suppress(OSError, RuntimeError, ValueError):  # stderr may be closed, or be no file
         heartbeat = _progress.heartbeat
-        if heartbeat is None or is_over or not (heartbeat.news or _progress.steps >= _FIRST_STEPS):
+        if heartbeat is not None and (is_over or not (heartbeat.news or _progress.steps >= _FIRST_STEPS)):
             faulthandler.cancel_dump_traceback_later()
-            return
-        factor = _WATCHDOG_FACTOR if heartbeat.news or _progress.limit else _PAUSE_FACTOR
-        faulthandler.dump_traceback_later(factor * _progress.longest, exit=True, file=sys.__stderr__ or 2)
+        elif heartbeat is not None:
+            factor = _WATCHDOG_FACTOR if heartbeat.news or _progress.limit else _PAUSE_FACTOR
+            faulthandler.dump_traceback_later(factor * _progress.longest, exit=True, file=sys.__stderr__ or 2)
 
 
 def _before_fork() -> None:
     """Cancel faulthandler's timeout: at its exit a child would join the watchdog thread, which it does not have."""
     _watchdog.acquire()
-    if _progress.heartbeat is not None:
-        _wind(is_over=True)
+    _wind(is_over=True)
 
 
 def _after_fork() -> None:
-    if _progress.heartbeat is not None:
-        _wind()
+    _wind()
     _watchdog.release()
 
 
@@ -132,41 +125,6 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
-
-
-class StoppedPeers:
-    """Finds a process that stays stopped (SIGSTOP).
-
-    Args:
-        peers: title and process id of each process to look at.
-    """
-
-    def __init__(self, peers: Iterable[tuple[str, int]]) -> None:
-        self._files: dict[tuple[str, int], int] = {}
-        self._looks: dict[tuple[str, int], tuple[int, bytes]] = {}
-        for title, pid in peers:
-            with suppress(OSError):  # an open file is never that of a later process with the same number
-                self._files[title, pid] = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
-
-    def find(self) -> tuple[str, int] | None:
-        """Return title and process id of a process that was stopped at each of the last looks, or None."""
-        for peer, file in self._files.items():
-            status = b""
-            with suppress(ProcessLookupError):
-                status = os.pread(file, 1 << 14, 0)
-            count, before = self._looks.get(peer, (0, b""))
-            switches = status.partition(b"\nvoluntary_ctxt_switches")[2]
-            # A process that is stopped and continued in turns is slow; each time it is taken from a processor.
-            count = 0 if b"\nState:\tT" not in status else count + 1 if switches == before else 1
-            self._looks[peer] = (count, switches)
-            if count >= STOPPED_LOOKS:
-                return peer
-        return None
-
-    def close(self) -> None:
-        """Close the files."""
-        while self._files:
-            os.close(self._files.popitem()[1])
 
 
 class Heartbeat(threading.Thread):
@@ -191,20 +149,25 @@ class Heartbeat(threading.Thread):
         self._control, self._title, self._channel_name = control, title, channel
         self._interval = max(_LOOK_SECONDS, ranks / _RANKS_A_SECOND)
         self._channel: SocketControl | None = None
-        self._peers = StoppedPeers(())
         self._main = threading.main_thread().ident or 0
         _progress.moves = _progress.steps = 0
         _progress.limit = 0.0
         self._moves, self._moved_at = 0, time.monotonic()
-        self._sent_at, self._unanswered = self._moved_at, 0
-        self._counting = threading.Lock()  # the main thread sends heartbeats too
+        self._sent_at = self._moved_at
+        self._is_unanswered = self._has_warned = False
         self.news = ""
+
+    def start(self) -> None:
+        """Connect to rank 0, and start the thread. Without a connection, the thread watches this rank alone."""
+        with suppress(ControlError, Refusal):
+            channel = self._control.open_channel(self._channel_name) if self._channel_name else None
+            self._channel = cast("SocketControl | None", channel)
+        _progress.heartbeat = self
+        super().start()
 
     def run(self) -> None:
         """Watch until the rank leaves."""
-        _progress.heartbeat = self
         try:
-            self._open_channel()
             while not self._control.is_ending.is_set():
                 self.look(time.monotonic())
                 if self._channel is None or self.news:
@@ -212,29 +175,14 @@ class Heartbeat(threading.Thread):
                 else:
                     self._channel.wait(_LOOK_SECONDS)
         finally:
-            _progress.heartbeat = None
-            _wind(is_over=True)
-            self._peers.close()
+            with _watchdog:
+                _wind(is_over=True)
+                _progress.heartbeat = None
             if self._channel is not None:
                 self._channel.close_sockets()
 
-    def _open_channel(self) -> None:
-        """Connect to rank 0; retry, because rank 0 may hold Python's lock for long, until it is known to be gone."""
-        while self._channel_name and not (self._channel or self.news or self._control.is_ending.is_set()):
-            try:
-                channel = self._control.open_channel(self._channel_name)
-                assert isinstance(channel, SocketControl)  # noqa: S101
-                self._peers = StoppedPeers(channel.peers())
-                self._channel = channel
-            except (ControlError, Refusal):
-                self.news = self._control.bad_news() or ""
-                self._moved_at = time.monotonic()
-                self._control.is_ending.wait(_LOOK_SECONDS)
-
     def look(self, now: float) -> None:
-        """Check peers, messages and timeouts at this time of the monotonic clock, in seconds."""
-        if (peer := self._peers.find()) is not None:
-            self._end_stopped(*peer)
+        """Check messages and timeouts at this time of the monotonic clock, in seconds."""
         self._receive(now)
         _wind(is_over=self._is_debugged())
         silent = self._silence(now)
@@ -243,24 +191,25 @@ class Heartbeat(threading.Thread):
             self._end(f"{self.news} {waited}, and is ended; where it stood:")
         elif self._channel is None and silent >= _progress.limit > 0:  # rank 0 does not watch this rank
             self._end_for(f"{self._title} makes no progress: {silence_words(silent, self._place())}.")
-        elif self._unanswered and now - self._sent_at > MISSING_SECONDS:
+        elif self._is_unanswered and now - self._sent_at > MISSING_SECONDS:
+            words = f"it has not answered for {now - self._sent_at:.0f} s"
             if _progress.limit and silent >= pause_limit(_progress.longest):
-                self._end_for(
-                    f"rank 0 (node 0) makes no progress: it has not answered for {now - self._sent_at:.0f} s."
-                )
-        elif not self._unanswered and now - self._sent_at >= self._interval:
+                self._end_for(f"rank 0 (node 0) makes no progress: {words}.")
+            elif _progress.steps and not self._has_warned:
+                self._has_warned = True
+                print_line(f"distributed: rank 0 (node 0): {words} ({WHY_MISSING})")
+        elif not self._is_unanswered and now - self._sent_at >= self._interval:
             self.beat(now)
 
     def beat(self, now: float) -> None:
         """Send a heartbeat. The main thread also calls this when it enters or leaves a pause."""
         if self._channel is None or self.news:
             return
-        with self._counting:
-            self._sent_at = now
-            self._unanswered += 1
-        limits = {"in_step": _progress.limit > 0, "limit": _progress.longest, "debugged": self._is_debugged()}
-        state = {"silent": self._silence(now), "steps": _progress.steps, "place": self._place()}
-        self._channel.post({"op": "beat", **state, **limits})
+        self._sent_at, self._is_unanswered = now, True
+        limit = 0.0 if self._is_debugged() else _progress.limit
+        limits = {"limit": limit, "longest": _progress.longest}
+        state = {"silent": self._silence(now), "steps": _progress.steps, "place": self._place(), **limits}
+        self._channel.post({"op": "beat", "state": state})
 
     def _silence(self, now: float) -> float:
         """Return the seconds without progress; 0 in a debugger."""
@@ -270,14 +219,12 @@ class Heartbeat(threading.Thread):
 
     def _receive(self, now: float) -> None:
         for message in self._channel.received() if self._channel is not None and not self.news else ():
-            with self._counting:
-                self._unanswered = 0 if "error" in message else self._unanswered - 1
-            if "error" not in message:
-                continue
-            self.news, self._moved_at = str(message["message"]), now
-            if message["error"] == "stalled":
-                self._end_for(self.news)
-            return
+            self._is_unanswered = self._has_warned = False
+            if "error" in message:
+                self.news, self._moved_at = str(message["message"]), now
+                if message["error"] == "stalled":
+                    self._end_for(self.news)
+                return
 
     def _place(self) -> str:
         """Return the innermost call of the main thread, such as ``/code/train.py:33 (loss)``."""
@@ -293,29 +240,16 @@ class Heartbeat(threading.Thread):
             frame = frame.f_back
         return frame is not None
 
-    def _end_stopped(self, title: str, pid: int) -> None:
-        """Report the stopped process to all ranks, and continue it briefly so that it writes its stacks."""
-        seconds = (STOPPED_LOOKS - 1) * _LOOK_SECONDS
-        news = f"{title} stands still: its process was stopped {seconds:.0f} s ago, and nobody has continued it."
-        if self._channel is not None:
-            self._channel.post({"op": "stopped", "message": news})
-        with suppress(OSError):
-            os.kill(pid, signal.SIGCONT)
-        self._end_for(news, pid)
-
-    def _end_for(self, news: str, stopped: int = 0) -> None:
+    def _end_for(self, news: str) -> None:
         """End this rank because of a hang, its own or another rank's."""
         is_cause = news.startswith(f"{self._title} ")
         ended = "It is ended" if is_cause else "This rank is ended with it"
-        self._end(f"{news} {ended}; where it stood:", _CAUSE_SECONDS if is_cause else _OTHERS_SECONDS, stopped)
+        self._end(f"{news} {ended}; where it stood:", _CAUSE_SECONDS if is_cause else _OTHERS_SECONDS)
 
-    def _end(self, text: str, seconds: float = 0.0, stopped: int = 0) -> None:
-        """Write the reason and all stacks, then end this process and the stopped one, if it still runs."""
+    def _end(self, text: str, seconds: float = 0.0) -> None:
+        """Write the reason and all stacks, and end this process after some seconds."""
         print_line(f"distributed: {text}")
         with suppress(OSError, RuntimeError, ValueError):
             faulthandler.dump_traceback(sys.__stderr__ or 2, all_threads=True)
         time.sleep(seconds)
-        if stopped:
-            with suppress(OSError):
-                os.kill(stopped, signal.SIGKILL)
         os._exit(1)

@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from shared.distributed.launch import NODE_BY_NODE, Launch
@@ -37,8 +36,6 @@ class Guest:
     local_rank: int = 0
     where: str = ""
     host: str = ""
-    machine: str = ""
-    pid: int = 0
     waiting: str = ""
     deadline: float | None = None
     outbox: list[Message] = field(default_factory=list)
@@ -158,18 +155,8 @@ def hello_message(launch: Launch, token: str, channel: str = "") -> Message:
         "local_rank": launch.local_rank,
         "where": f"process {os.getpid()} on {socket.gethostname()}",
         "host": socket.gethostname(),
-        "machine": _machine(),
-        "pid": os.getpid(),
         "world": shared_facts(launch),
     }
-
-
-def _machine() -> str:
-    """Name the host and its process numbers: ranks with the same name see each other's processes under ``/proc``."""
-    try:
-        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return socket.gethostname()
 
 
 def find_misplaced_ranks(members: Mapping[Member, Guest]) -> str:

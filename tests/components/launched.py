@@ -97,9 +97,11 @@ def ask_to_stop(ranks: list[RunningRank]) -> None:
     os.kill(_processes(ranks)[-1], signal.SIGTERM)
 
 
-def signal_last(ranks: list[RunningRank], number: signal.Signals) -> None:
-    """Send a signal to one process that trains: a server of parameters, where there is one."""
-    os.kill(_processes(ranks)[-1], number)
+def signal_last(ranks: list[RunningRank], number: signal.Signals) -> int:
+    """Send a signal to one process that trains, a server of parameters where there is one; return its number."""
+    pid = _processes(ranks)[-1]
+    os.kill(pid, number)
+    return pid
 
 
 def wait_until_stoppable(ranks: list[RunningRank]) -> None:

@@ -6,20 +6,19 @@ from typing import Any
 
 import pytest
 
-from shared.distributed.hang import MISSING_SECONDS, HangDiagnosis
+from shared.distributed.hang import MISSING_SECONDS, HangDiagnosis, Report
 
 WORKER = "worker"
 LIMIT = 300.0
 STEP = {
     "silent": 0.0,
     "steps": 40,
-    "in_step": True,
     "limit": LIMIT,
+    "longest": LIMIT,
     "place": "/code/train.py:33 (loss)",
-    "debugged": False,
 }
 WAITS = {"place": "/site-packages/torch/distributed/distributed_c10d.py:3252 (all_reduce)"}
-PAUSE = {"in_step": False, "place": "/code/train.py:50 (save)"}
+PAUSE = {"limit": 0.0, "place": "/code/train.py:50 (save)"}
 
 
 class Ranks:
@@ -27,16 +26,16 @@ class Ranks:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self._diagnosis = HangDiagnosis()
-        self.waiting: dict[tuple[str, int], bool] = {}
+        self.diagnosis = HangDiagnosis()
+        self.members: list[tuple[str, int]] = []
 
     def beat(self, *states: dict[str, Any], silent: float) -> str:
         """Take a heartbeat of each rank, and return the verdict."""
         for rank, state in enumerate(states):
-            member = (WORKER, rank)
-            self.waiting.setdefault(member, False)
-            self._diagnosis.record(member, f"rank {rank} (node 0)", {**STEP, "silent": silent, **state}, self.now)
-        return self._diagnosis.find(self.waiting, self.now)
+            report = Report(f"rank {rank} (node 0)", **{**STEP, "silent": silent, **state})
+            self.diagnosis.record((WORKER, rank), report, self.now)
+        self.members = self.members or [(WORKER, rank) for rank in range(len(states))]
+        return self.diagnosis.find(self.members, self.now)
 
     def beat_without(self, missing: int, *states: dict[str, Any], seconds: int) -> str:
         """Take heartbeats of all ranks but one, once a second; the last verdict."""
@@ -45,9 +44,9 @@ class Ranks:
             self.now += 1.0
             for rank, state in enumerate(states):
                 if rank != missing:
-                    beat = {**STEP, "silent": float(second), **state}
-                    self._diagnosis.record((WORKER, rank), f"rank {rank} (node 0)", beat, self.now)
-            found = self._diagnosis.find(self.waiting, self.now)
+                    beat = Report(f"rank {rank} (node 0)", **{**STEP, "silent": float(second), **state})
+                    self.diagnosis.record((WORKER, rank), beat, self.now)
+            found = self.diagnosis.find(self.members, self.now)
         return found
 
 
@@ -66,9 +65,8 @@ def test_the_rank_with_the_fewest_steps_is_named_wherever_it_stands() -> None:
 
 
 def test_a_rank_that_waits_at_the_control_plane_is_not_named() -> None:
-    ranks = Ranks()
-    ranks.waiting[WORKER, 0] = True
-    assert ranks.beat({}, WAITS, silent=LIMIT).startswith("rank 1 (node 0) makes no progress: ")
+    waits = {"place": "/code/shared/distributed/wire.py:115 (receive_message)"}
+    assert Ranks().beat(waits, {}, silent=LIMIT).startswith("rank 1 (node 0) makes no progress: ")
 
 
 def test_all_are_named_that_cannot_be_told_apart() -> None:
@@ -85,12 +83,22 @@ def test_a_rank_without_a_heartbeat_is_named_at_the_limit_and_not_before() -> No
     )
 
 
+def test_a_missing_heartbeat_is_printed_once_within_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    Ranks().beat_without(1, {}, {}, seconds=8)
+    assert capsys.readouterr().err == ""
+    Ranks().beat_without(1, {}, {}, seconds=60)
+    assert capsys.readouterr().err == (
+        "distributed: rank 1 (node 0): its heartbeat has been missing for 9 s (native code holds Python's lock, or "
+        "its process is stopped); before that it stood at /code/train.py:33 (loss)\n"
+    )
+
+
 def test_a_rank_that_has_left_is_not_named() -> None:
     ranks = Ranks()
-    ranks.beat({}, {}, silent=0.0)
-    del ranks.waiting[WORKER, 1]
+    ranks.beat({}, {}, silent=LIMIT - 1)
     ranks.now += 2
-    assert ranks._diagnosis.find(ranks.waiting, ranks.now) == ""
+    ranks.diagnosis.record((WORKER, 0), Report("rank 0 (node 0)", **STEP), ranks.now)
+    assert ranks.diagnosis.find([(WORKER, 0)], ranks.now) == ""
 
 
 @pytest.mark.parametrize(("seconds", "named"), [(LIMIT, ""), (2 * LIMIT - 6, ""), (2 * LIMIT - 5, "rank 1 (node 0)")])
@@ -108,11 +116,11 @@ def test_a_rank_that_waits_in_a_pause_for_one_that_hangs_in_a_step_does_not_prot
 
 
 def test_nobody_is_named_while_a_rank_is_in_a_debugger() -> None:
-    assert Ranks().beat(WAITS, {"debugged": True}, silent=LIMIT) == ""
+    assert Ranks().beat(WAITS, {"limit": 0.0, "silent": 0.0}, silent=LIMIT) == ""
 
 
 def test_processes_that_serve_a_coordinator_count_no_steps_and_are_not_named() -> None:
-    served = {"steps": 0, "in_step": False}
+    served = {"steps": 0, "limit": 0.0}
     assert Ranks().beat({}, served, served, silent=LIMIT).startswith("rank 0 (node 0) makes no progress: ")
 
 

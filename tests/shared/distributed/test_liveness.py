@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import faulthandler
-import os
 import signal
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +14,8 @@ from typing import Any
 import pytest
 
 from shared.distributed import liveness
-from shared.distributed.liveness import STOPPED_LOOKS, STUCK_SECONDS, Heartbeat, StoppedPeers
-from tests.helpers import ROOT, azure_variables, finish, free_port, run_ranks, started
+from shared.distributed.liveness import STUCK_SECONDS, Heartbeat
+from tests.helpers import ROOT, finish, run_ranks, started_ranks
 from tests.local.support import run_json
 
 
@@ -29,14 +26,16 @@ class Watch:
         self.posted: list[dict[str, Any]] = []
         self.answers: list[dict[str, Any]] = []
         self.ended: list[str] = []
+        self.printed: list[str] = []
         self.watchdog: list[float | None] = []
         self.beating = Heartbeat(SimpleNamespace(is_ending=threading.Event()), "rank 1 (node 0)", channel, 2)  # type: ignore[arg-type]
         self.zero = self.beating._moved_at
         if channel:
             self.beating._channel = SimpleNamespace(  # type: ignore[assignment]
-                received=self._received, post=self.posted.append
+                received=self._received, post=lambda message: self.posted.append(message["state"])
             )
         monkeypatch.setattr(liveness._progress, "heartbeat", self.beating)
+        monkeypatch.setattr(liveness, "print_line", self.printed.append)
         monkeypatch.setattr(self.beating, "_end", lambda text, *_: self.ended.append(text))
         monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: self.watchdog.append(seconds))
         monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: self.watchdog.append(None))
@@ -70,8 +69,8 @@ def test_rank_0_hears_once_a_second_and_only_after_its_answer(monkeypatch: pytes
     watch.answer()
     watch.look(3)
     assert [beat["silent"] for beat in watch.posted] == [1.0, 3.0]
-    assert {name: watch.posted[0][name] for name in ("steps", "in_step", "limit", "debugged")} == {
-        "steps": 0, "in_step": False, "limit": 300.0, "debugged": False
+    assert {name: watch.posted[0][name] for name in ("steps", "limit", "longest")} == {
+        "steps": 0, "limit": 0.0, "longest": 300.0
     }  # fmt: skip
     assert __file__ in watch.posted[0]["place"], "the main thread is the test's"
 
@@ -85,7 +84,7 @@ def test_a_step_is_due_after_the_first_ones_and_not_in_a_pause(monkeypatch: pyte
     steps(1)
     with liveness.silence_expected():
         pass
-    assert [beat["in_step"] for beat in watch.posted] == [True, False, True, False, True], "rank 0 hears at once"
+    assert [beat["limit"] for beat in watch.posted] == [300.0, 0.0, 300.0, 0.0, 300.0], "rank 0 hears at once"
     assert watch.watchdog == [450.0, 600.0, 450.0, 600.0, 450.0]
 
 
@@ -103,9 +102,9 @@ def test_the_watchdog_counts_anew_while_the_heartbeat_thread_runs(monkeypatch: p
 def test_a_step_that_begins_after_a_long_start_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(monkeypatch)
     watch.look(1000)
-    monkeypatch.setattr(time, "monotonic", lambda: watch.zero + 1000.5)
+    monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: watch.zero + 1000.5))
     steps(3)
-    assert [(beat["silent"], beat["in_step"]) for beat in watch.posted] == [(1000.0, False), (0.0, True)]
+    assert [(beat["silent"], beat["limit"]) for beat in watch.posted] == [(1000.0, 0.0), (0.0, 300.0)]
 
 
 def test_a_step_in_a_debugger_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +121,7 @@ def test_a_step_in_a_debugger_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
 
     prompt.__code__ = prompt.__code__.replace(co_filename="/lib/python3.11/pdb.py")
     prompt()
-    assert watch.posted[-1]["debugged"] is True
+    assert watch.posted[-1]["limit"] == 0
     assert watch.posted[-1]["silent"] == 0
     assert watch.watchdog[-1] is None
 
@@ -165,80 +164,89 @@ def test_a_rank_in_which_nothing_moves_after_another_has_gone_is_ended(monkeypat
 def test_rank_0_that_does_not_answer_is_named_before_collectives_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(monkeypatch)
     steps(3)
-    watch.look(1)
-    watch.look(595)
+    for second in (1, 8, 9, 10, 595):
+        watch.look(second)
     assert watch.ended == []
+    assert [line.partition(" (native")[0] for line in watch.printed] == [
+        "distributed: rank 0 (node 0): it has not answered for 9 s"
+    ]
     watch.look(596)
     assert watch.ended[0].startswith("rank 0 (node 0) makes no progress: it has not answered for ")
 
 
-STATUS = "Name:\tpython\nState:\t{state}\nvoluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t3\n"
-STOPPED = "T (stopped)"
+HANGS = """
+    import os, signal, threading
+    from datetime import timedelta
+    import torch
+    import torch.distributed as dist
+    from shared.distributed import hang, init, liveness
 
+    liveness.SHORTEST_SILENCE = 4.0
+    liveness.MISSING_SECONDS = hang.MISSING_SECONDS = 2.0
 
-@pytest.fixture
-def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StoppedPeers, Path]]:
-    """A process whose status the test writes."""
-    status, opened = tmp_path / "status", os.open
-    status.write_text(STATUS.format(state="R (running)", switches=1))
-    monkeypatch.setattr(os, "open", lambda _, flags: opened(status, flags))
-    peers = StoppedPeers([("rank 1 (node 0)", 77)])
-    yield peers, status
-    peers.close()
+    def hang():
+        {hang}
 
-
-def test_a_process_that_is_seen_stopped_again_and_again_is_found(peer: tuple[StoppedPeers, Path]) -> None:
-    peers, status = peer
-    assert peers.find() is None
-    status.write_text(STATUS.format(state=STOPPED, switches=2))
-    assert [peers.find() for _ in range(STOPPED_LOOKS)] == [None] * (STOPPED_LOOKS - 1) + [("rank 1 (node 0)", 77)]
-
-
-@pytest.mark.parametrize("state", [STOPPED, "t (tracing stop)", "S (sleeping)"])
-def test_a_process_that_runs_in_turns_or_is_traced_or_sleeps_is_not(
-    state: str, peer: tuple[StoppedPeers, Path]
-) -> None:
-    peers, status = peer
-    for number in range(3 * STOPPED_LOOKS):
-        status.write_text(STATUS.format(state=state, switches=number if state == STOPPED else 0))
-        assert peers.find() is None
-
-
-STOPS = """
-    import os, signal, time
-    {imports}
-    from shared.distributed import init, liveness
-    with init({framework}) as world:
-        while liveness._progress.heartbeat is None or liveness._progress.heartbeat._channel is None:
-            time.sleep(0.01)
-        world.barrier("all are watched")
-        if world.rank == {stopped}:
-            os.kill(os.getpid(), signal.SIGSTOP)
-            time.sleep(60)
-        {waits}
+    with init("torch", timeout=timedelta(minutes=1)) as world:
+        liveness.limit_silence(1.0)
+        for step in range(100):
+            if step == 5 and world.rank == {hung}:
+                hang()
+            {waits}
+            world.end_step()
 """
-BARRIER = {"imports": "", "framework": "", "waits": 'world.barrier("never ends")'}
-GLOO = {
-    "imports": "import torch, torch.distributed as dist",
-    "framework": '"torch"',
-    "waits": "dist.all_reduce(torch.zeros(1))",
-}
+NATIVE = "sum(range(10**12))"
+LOOP = "while True: pass"
+STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
+GLOO = "dist.all_reduce(torch.zeros(1))"
+BARRIER = 'world.barrier("never ends")'
 
 
-@pytest.mark.parametrize(("kind", "stopped"), [(BARRIER, 3), (GLOO, 3), (GLOO, 0)], ids=["barrier", "gloo", "rank 0"])
-def test_a_rank_that_is_stopped_is_named_by_all(kind: dict[str, str], stopped: int) -> None:
-    ended = run_ranks(STOPS.format(**kind, stopped=stopped), 2, 2)
-    name = f"rank {stopped} (node {stopped // 2}) stands still: its process was stopped 4 s ago"
-    assert [rank.rank for rank in ended if name not in rank.stderr] == []
-    assert [rank.returncode for rank in ended if not rank.returncode] == []
-    assert "script.py" in ended[stopped].stderr, "where it stood"
+@pytest.mark.parametrize(
+    ("hang", "waits", "hung"),
+    [
+        (LOOP, GLOO, 2),
+        (NATIVE, GLOO, 1),
+        (NATIVE, BARRIER, 3),
+        ("threading.Event().wait()", BARRIER, 0),
+    ],
+    ids=["python", "native", "native, control plane", "sleep"],
+)
+def test_a_rank_that_hangs_is_named_and_not_one_that_waits_for_it(hang: str, waits: str, hung: int) -> None:
+    ended = run_ranks(HANGS.format(hang=hang, waits=waits, hung=hung), 2, 2)
+    name = f"rank {hung} (node {hung // 2}) makes no progress: "
+    assert [rank.rank for rank in ended if name not in rank.stderr and (rank.rank != hung or hang != NATIVE)] == []
+    assert ", line 12 in hang" in ended[hung].stderr, "faulthandler's watchdog ends what keeps Python's lock"
+    assert [rank.rank for rank in ended if "(most recent call" not in rank.stderr] == []
+    assert [rank.returncode for rank in ended] == [1] * 4
+
+
+def test_the_others_hear_that_rank_0_is_gone_where_it_keeps_pythons_lock() -> None:
+    ended = run_ranks(HANGS.format(hang=NATIVE, waits=GLOO, hung=0), 1, 2)
+    assert ended[0].stderr.count("Timeout (0:00:06)!") == 1
+    assert ", line 12 in hang" in ended[0].stderr
+    assert "Rank 0 (node 0) is gone" in ended[1].stderr
+    assert [rank.returncode for rank in ended] == [1, 1]
+
+
+@pytest.mark.parametrize("stopped", [3, 0])
+def test_a_rank_that_is_stopped_is_named_at_once_and_ended_at_the_limit(stopped: int) -> None:
+    with started_ranks(HANGS.format(hang=STOP, waits=GLOO, hung=stopped), 2, 2) as ranks:
+        for rank in ranks:
+            if rank.rank != stopped:
+                rank.process.wait()
+        told = [rank.stderr for rank in ranks if rank.rank != stopped]
+    name = f"distributed: rank {stopped} (node {stopped // 2})"
+    noticed = "it has not answered for" if stopped == 0 else "its heartbeat has been missing for"
+    assert f"{name}: {noticed}" in told[0], "rank 0 tells, or the others if it is the one"
+    assert [text for text in told if f"{name} makes no progress: " not in text] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pytorch", "mpi"])
-def test_the_report_of_a_step_quotes_the_rank_that_was_stopped(kind: str, tmp_path: Path) -> None:
+def test_the_report_of_a_step_quotes_the_rank_that_hangs(kind: str, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
-    (tmp_path / "code/stop.py").write_text(textwrap.dedent(STOPS.format(**BARRIER, stopped=3)))
+    (tmp_path / "code/stop.py").write_text(textwrap.dedent(HANGS.format(hang=LOOP, waits=BARRIER, hung=3)))
     (tmp_path / "component.yaml").write_text(
         textwrap.dedent(f"""
             type: command
@@ -253,87 +261,37 @@ def test_the_report_of_a_step_quotes_the_rank_that_was_stopped(kind: str, tmp_pa
         """)
     )
     failure = run_json("component.yaml", cwd=tmp_path)["steps"]["stop"]["failure"]
-    assert failure["message"] == (
-        "rank 3 on node 1 was ended: it stands still: its process was stopped 4 s ago, and nobody has continued it"
-    )
+    assert failure["message"].startswith("rank 3 on node 1 was ended: it makes no progress: nothing has moved for ")
     assert (failure["rank"], failure["node"]) == (3, 1)
     assert any("stop.py" in line for line in failure["last_lines"])
 
 
-HANGS = """
-    import time
-    from datetime import timedelta
-    import torch
-    import torch.distributed as dist
-    from shared.distributed import hang, init, liveness
-
-    liveness.SHORTEST_SILENCE = 4.0
-    hang.MISSING_SECONDS = 2.0
-
-    def hang():
-        {hang}
-
-    with init("torch", timeout=timedelta(minutes=1)) as world:
-        liveness.limit_silence(1.0)
-        for step in range(100):
-            if step == 5 and world.rank == {hung}:
-                hang()
-            {waits}
-            world.end_step()
-"""
-NATIVE = "sum(range(10**12))"
-
-
-@pytest.mark.parametrize(
-    ("hang", "waits", "hung"),
-    [
-        ("while True: pass", GLOO["waits"], 2),
-        (NATIVE, GLOO["waits"], 1),
-        (NATIVE, BARRIER["waits"], 3),
-        ("time.sleep(1000)", BARRIER["waits"], 0),
-    ],
-    ids=["python", "native", "native, control plane", "sleep"],
-)
-def test_a_rank_that_hangs_is_named_and_not_one_that_waits_for_it(hang: str, waits: str, hung: int) -> None:
-    ended = run_ranks(HANGS.format(hang=hang, waits=waits, hung=hung), 2, 2)
-    name = f"rank {hung} (node {hung // 2}) makes no progress: "
-    assert [rank.rank for rank in ended if name not in rank.stderr and (rank.rank != hung or hang != NATIVE)] == []
-    assert ", line 12 in hang" in ended[hung].stderr, "faulthandler's watchdog ends what keeps Python's lock"
-    assert [rank.rank for rank in ended if "(most recent call" not in rank.stderr] == []
-    assert [rank.returncode for rank in ended] == [1] * 4
-
-
-def test_the_others_hear_that_rank_0_is_gone_where_it_keeps_pythons_lock() -> None:
-    ended = run_ranks(HANGS.format(hang=NATIVE, waits=GLOO["waits"], hung=0), 1, 2)
-    assert ended[0].stderr.count("Timeout (0:00:06)!") == 1
-    assert ", line 12 in hang" in ended[0].stderr
-    assert "Rank 0 (node 0) is gone" in ended[1].stderr
-    assert [rank.returncode for rank in ended] == [1, 1]
-
-
 LOST = """
-    import time
+    import threading
+    from pathlib import Path
     from shared.distributed import init, liveness
+    from tests.waiting import wait_for
     liveness.STUCK_SECONDS = 2.0
     with init() as world:
         print("in", flush=True)
         if world.rank == 2:
-            for _ in range(50):
-                time.sleep(0.1)
-                liveness.note_progress()
+            wait_for(lambda: liveness.note_progress() or Path("ended").exists())
             world.barrier("the end")
         else:
-            time.sleep(60)  # as a collective of gloo that does not notice
+            threading.Event().wait()  # as a collective of gloo that does not notice
 """
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_rank_that_waits_for_one_that_has_gone_is_ended_and_one_that_works_is_not(victim: int) -> None:
-    port = free_port()
-    with started(LOST, [azure_variables(rank, 1, 3, port) for rank in range(3)]) as ranks:
+def test_a_rank_that_waits_for_one_that_has_gone_is_ended_and_one_that_works_is_not(
+    victim: int, tmp_path: Path
+) -> None:
+    with started_ranks(LOST, 1, 3, cwd=tmp_path) as ranks:
         for rank in ranks:
             rank.wait_for("in")
         ranks[victim].kill()
+        ranks[1 - victim].process.wait()
+        (tmp_path / "ended").touch()
         stuck, working = finish([ranks[1 - victim], ranks[2]])
     assert ranks[victim].process.returncode == -signal.SIGKILL
     assert stuck.returncode == 1
@@ -366,14 +324,12 @@ def test_who_has_left_the_world_is_watched_no_more() -> None:
 
 def test_a_forked_child_ends_and_the_watchdog_goes_on() -> None:
     code = """
-        import os, sys, time
+        import os, sys
         from shared.distributed import init, liveness
 
         liveness.SHORTEST_SILENCE = 4.0
         with init() as world:
             liveness.limit_silence(1.0)
-            while liveness._progress.heartbeat is None:
-                time.sleep(0.01)
             for _ in range(4):
                 world.end_step()
             child = os.fork()
