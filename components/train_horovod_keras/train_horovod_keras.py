@@ -8,7 +8,7 @@ with the same checkpoints folder goes on from there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shared.distributed import World, init
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import keras
 
     from shared.training.keras.objective import TrainingObjective
-    from shared.training.keras.optimization import GraphStep
 
 
 def main() -> None:
@@ -69,11 +68,11 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     step = training_step(model, optimizer, objective, plan, settings)
 
-    meter = LossMeter(world, feed.timer, variables=len(model.trainable_variables))
+    meter = LossMeter(world, feed.timer)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
-                meter.add(*step(*batch, timed=meter.timing()))
+                meter.add(step(*batch))
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
             if run.end_epoch(validation.measure(model, meter.stop)):
@@ -85,37 +84,24 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
 
 def training_step(
     model: keras.Model, optimizer: Any, objective: TrainingObjective, plan: BatchPlan, settings: Settings
-) -> GraphStep:
-    """Make the function that makes one optimizer step.
-
-    It gives this rank's part of the batch's mean loss, and the seconds in which it waited for the others.
-    """
+) -> Callable[[Any, Any], Any]:
+    """Make the function that makes one optimizer step, and gives this rank's part of the batch's mean loss."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
-    from shared.training.keras.optimization import (
-        finish_gradients,
-        in_buckets,
-        in_graphs,
-        rank_gradients,
-        timed_exchange,
-    )
+    from shared.training.keras.optimization import finish_gradients, in_buckets, rank_gradients
 
     variables = model.trainable_variables
     gradients_here = rank_gradients(model, objective, plan, compiled=settings.precision.compile)
 
-    def exchange(gradients: Sequence[Any]) -> Sequence[Any]:
-        return in_buckets(gradients, lambda bucket: hvd.grouped_allreduce(bucket, op=hvd.Sum))
-
-    @in_graphs
-    def step(rows: Any, labels: Any, *, timed: bool) -> Any:
+    @tf.function
+    def step(rows: Any, labels: Any) -> Any:
         loss, gradients = gradients_here(rows, labels)
         # What DistributedGradientTape does after a pass, done once in the last, while layers before are computed.
-        waited = tf.zeros((), "float64")
         if plan.world_size > 1:
-            gradients, waited = timed_exchange(gradients, exchange, timed=timed)
+            gradients = in_buckets(gradients, lambda bucket: hvd.grouped_allreduce(bucket, op=hvd.Sum))
         optimizer.apply(finish_gradients(gradients, variables, settings.optimizer), variables)
-        return loss, waited
+        return loss
 
     return step
 

@@ -8,6 +8,7 @@ again with the same checkpoints folder goes on from there.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shared.distributed import Refusal, World, init
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import keras
 
     from shared.training.keras.objective import TrainingObjective
-    from shared.training.keras.optimization import GraphStep
 
 
 def main() -> None:
@@ -66,12 +66,12 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     objective = objective_of(data.index, settings.optimizer.label_smoothing)
     step = training_step(model, optimizer, objective, world.strategy, plan, settings)
 
-    meter = LossMeter(world, feed.timer, variables=len(model.trainable_variables))
+    meter = LossMeter(world, feed.timer)
     with TrainingRun(settings, world, saver, at, schedule, meter) as run:
         for epoch in run.remaining_epochs():
             for batch in feed.epoch(epoch, at.batch):
                 rows, labels = (spread_rows(world.strategy, values) for values in batch)
-                meter.add(*step(rows, labels, timed=meter.timing()))
+                meter.add(step(rows, labels))
                 if run.end_step():  # reports and saves where it is due; true after SIGTERM
                     return False
             if run.end_epoch(validation.measure(model, meter.stop)):
@@ -99,36 +99,30 @@ def check_rows(strategy: Any, plan: BatchPlan) -> None:
 
 def training_step(
     model: keras.Model, optimizer: Any, objective: TrainingObjective, strategy: Any, plan: BatchPlan, settings: Settings
-) -> GraphStep:
-    """Make the function that makes one optimizer step.
-
-    It gives this worker's part of the batch's mean loss, and the seconds in which it waited for the others.
-    """
+) -> Callable[[Any, Any], Any]:
+    """Make the function that makes one optimizer step, and gives this worker's part of the batch's mean loss."""
     import tensorflow as tf
 
-    from shared.training.keras.optimization import finish_gradients, in_graphs, rank_gradients, timed_exchange
+    from shared.training.keras.optimization import finish_gradients, rank_gradients
 
     variables = model.trainable_variables
     gradients_here = rank_gradients(model, objective, plan, compiled=settings.precision.compile)
     # Keras sums over the workers by itself, after it has clipped what one of them computed. There is no switch for it.
     optimizer._all_reduce_sum_gradients = lambda summed: summed  # noqa: SLF001
 
-    def on_each_gpu(rows: Any, labels: Any, *, timed: bool) -> Any:
+    def on_each_gpu(rows: Any, labels: Any) -> Any:
         loss, gradients = gradients_here(rows, labels)
         here = tf.distribute.get_replica_context()
         # The sum comes first, because the norm that is clipped is that of the whole batch's gradient.
-        gradients, waited = timed_exchange(
-            gradients, lambda mine: here.all_reduce(tf.distribute.ReduceOp.SUM, mine), timed=timed
-        )
+        gradients = here.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         optimizer.apply(finish_gradients(gradients, variables, settings.optimizer), variables)
-        return loss, waited
+        return loss
 
-    @in_graphs
-    def step(rows: Any, labels: Any, *, timed: bool) -> Any:
-        found = strategy.run(on_each_gpu, args=(rows, labels), kwargs={"timed": timed})
-        losses, waits = map(strategy.experimental_local_results, found)
+    @tf.function
+    def step(rows: Any, labels: Any) -> Any:
+        losses = strategy.experimental_local_results(strategy.run(on_each_gpu, args=(rows, labels)))
         # The workers' parts are added up when they are reported: to do so here would be one more exchange in each step.
-        return tf.add_n(losses), tf.reduce_max(waits)
+        return tf.add_n(losses)
 
     return step
 

@@ -6,9 +6,7 @@ The trainers differ in how they bring the gradients of all ranks together.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
@@ -17,14 +15,6 @@ from shared.settings.training import OptimizerSettings
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.schedule import LearningSchedule
 from shared.training.keras.objective import TrainingObjective
-
-
-class GraphStep(Protocol):
-    """One optimizer step."""
-
-    def __call__(self, rows: Any, labels: Any, *, timed: bool) -> tuple[Any, Any]:
-        """Give this rank's part of the mean loss over the batch, and the seconds in which it waited, if `timed`."""
-
 
 BUCKET_BYTES = 32 * 2**20
 """Of gradients that the ranks exchange at once: much more than latency, much less than a large model."""
@@ -103,48 +93,6 @@ def in_buckets(
     for bucket in buckets:
         exchanged.update(zip(bucket, exchange([gradients[number] for number in bucket]), strict=True))
     return [exchanged[number] for number in range(len(gradients))]
-
-
-def timed_exchange(
-    gradients: Sequence[tf.Tensor],
-    exchange: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]],
-    *,
-    timed: bool,
-) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Exchange gradients; if `timed`, also give the seconds from when this rank had computed all to when all had come.
-
-    The look at a clock, and the wait for all gradients before it, take a tenth of a step of 2 ms: see `in_graphs`.
-    The clock is the host's: on a GPU what is not computed yet, but under way, counts as there.
-    """
-    if not timed:
-        return list(exchange(gradients)), tf.zeros((), "float64")
-    with tf.control_dependencies(gradients):
-        ready = _host_clock()
-    exchanged = list(exchange(gradients))
-    with tf.control_dependencies(exchanged):
-        return exchanged, _host_clock() - ready
-
-
-def in_graphs(step: GraphStep) -> GraphStep:
-    """Compile a step into a graph that is timed and one that is not, of which each is traced when it is first called.
-
-    TensorFlow would make both by itself from one function, and look at a third argument in each call, for 20 us.
-    """
-
-    def compiled(*, timed: bool) -> Callable[[Any, Any], tuple[Any, Any]]:
-        @tf.function
-        def with_two_arguments(rows: Any, labels: Any) -> tuple[Any, Any]:
-            return step(rows, labels, timed=timed)
-
-        return with_two_arguments
-
-    plain, with_clock = compiled(timed=False), compiled(timed=True)
-    return lambda rows, labels, *, timed: (with_clock if timed else plain)(rows, labels)
-
-
-def _host_clock() -> tf.Tensor:
-    """Tell the time in seconds, in a graph; `tf.timestamp` would, but not where operations are deterministic."""
-    return tf.reshape(tf.numpy_function(time.perf_counter, [], "float64"), [])
 
 
 def _decays(variable: keras.Variable) -> bool:
