@@ -169,15 +169,15 @@ class AloneControl(Control):
         self._assembly, self._guest, self._launch = assembly, guest, launch
         self._exchange(encode_message(hello_message(launch, token="")), None)
 
-    def open_channel(self, name: str) -> Control:  # noqa: ARG002
+    def open_channel(self, name: str) -> Control:
         """Nobody else is there to be waited for: another world of one does."""
         return AloneControl(self._launch)
 
-    def leave(self, grace: float) -> None:  # noqa: ARG002
+    def leave(self, grace: float) -> None:
         """There is nobody to say goodbye to."""
         self.is_ending.set()
 
-    def _exchange(self, data: bytes, timeout: float | None) -> Message:  # noqa: ARG002
+    def _exchange(self, data: bytes, timeout: float | None) -> Message:
         for message in MessageDecoder().feed(data):
             self._assembly.handle(self._guest, message)
         if not self._guest.outbox:

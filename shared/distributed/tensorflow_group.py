@@ -53,7 +53,6 @@ def start_tensorflow(launch: Launch, control: Control, backend: str | None, time
         Refusal: several processes that no TF_CONFIG describes, a cluster without parameter servers where some are
             needed, GPUs that cannot be used, or fewer than processes on a node.
     """
-    del timeout
     backend = backend or _BACKENDS[0]
     if backend not in _BACKENDS:
         raise ValueError(f"backend={backend!r}: with tensorflow it has to be None or one of {', '.join(_BACKENDS)}.")

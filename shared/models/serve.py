@@ -35,7 +35,6 @@ class ServedModel(PythonModel):
         params: dict[str, Any] | None = None,
     ) -> np.ndarray[Any, Any]:
         """Compute float32 outputs."""
-        del context, params
         outputs: np.ndarray[Any, Any] = self.served(model_input)
         return outputs
 

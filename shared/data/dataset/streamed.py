@@ -178,7 +178,6 @@ class StreamedSplit(Split):
         return found
 
     def _is_held(self, name: str) -> bool:
-        del name
         return False
 
     def _read_file(self, path: Path, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:

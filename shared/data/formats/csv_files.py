@@ -63,7 +63,6 @@ class CsvFiles(TableFormat):
 
     def place(self, part: FilePart, at: int) -> str:
         """The line on which a row ends."""
-        del part
         return str(at)
 
     def blocks(

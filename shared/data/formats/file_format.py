@@ -139,7 +139,6 @@ class FileFormat(ABC):
         Raises:
             WrongFileError: if the file is of another kind, or damaged.
         """
-        del path
         return {}
 
     @abstractmethod

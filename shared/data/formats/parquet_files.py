@@ -51,7 +51,6 @@ class ParquetFiles(TableFormat):
         import pyarrow as pa
         from pyarrow import parquet
 
-        del most
         there = _known_metadata(part.path).schema.to_arrow_schema().names
         if lacking := [name for name in names if name not in there]:
             raise WrongFileError(f"has no column {' and no column '.join(lacking)}")
@@ -82,7 +81,7 @@ class ParquetFiles(TableFormat):
         import pyarrow as pa
         from pyarrow import parquet
 
-        del missing  # the file's numbers are numbers already
+        # the file's numbers are numbers already
         names = list(types)
         try:
             with (

@@ -28,7 +28,6 @@ class Digits(ItemSource):
 
     def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Images by number."""
-        del bad
         return self.images[items]
 
 

@@ -60,7 +60,7 @@ class Npy(ItemSource):
         Raises:
             Refusal: if one holds a value that is not a finite number.
         """
-        del bad  # it is one file: without it there is nothing
+        # it is one file: without it there is nothing
         # Mapped anew each time: the pages that were touched then count to this process no longer than needed.
         rows = _open_rows(self.file)[items].reshape(len(items), *self.array.shape).astype(self.array.dtype, copy=False)
         if rows.dtype.kind == "f" and not np.isfinite(rows).all():

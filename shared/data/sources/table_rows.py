@@ -59,7 +59,7 @@ class NumberTable(ItemSource):
 
     def read(self, items: RowNumbers, bad: BadFiles) -> npt.NDArray[Any]:
         """Rows by number."""
-        del bad  # the files were checked when they were read
+        # the files were checked when they were read
         return self.spool[items]
 
     def encoded(self, train: Spool) -> EncodedTable:

@@ -59,10 +59,6 @@ class BadFiles:
         self.found.append(BadFile(path, reason, item))
 
 
-def _silent(text: str) -> None:
-    del text
-
-
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
     """What the user wants read: of images and arrays, of tables, or of texts; the rest keeps its defaults.
@@ -107,7 +103,7 @@ class SourceRequest:
     skip_missing: bool = False
     impute_missing: bool = False
     bad: BadFiles = field(default_factory=BadFiles)
-    note: Callable[[str], None] = _silent
+    note: Callable[[str], None] = lambda _: None
 
     def needed_folder(self) -> Path:
         """The user's folder.
@@ -205,7 +201,6 @@ class ItemSource(ABC):
         Raises:
             Refusal: if they cannot be learnt from.
         """
-        del train
         return self
 
     @abstractmethod

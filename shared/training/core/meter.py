@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-from types import FrameType
 from typing import Final
 
 from shared.distributed import World
@@ -126,7 +125,7 @@ class LossMeter(ABC):
         A handler that saved at once would deadlock: the other ranks may be anywhere. Once one was asked, SIGTERM says
         nothing new to any of them, and does nothing until this rank has left its world.
         """
-        before = signal.signal(signal.SIGTERM, self._ask_to_stop)
+        before = signal.signal(signal.SIGTERM, lambda *_: self.stop.ask())
         try:
             with self.stop:
                 yield
@@ -135,7 +134,3 @@ class LossMeter(ABC):
                 heed_no_more()
             else:
                 signal.signal(signal.SIGTERM, before)
-
-    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self.stop.ask()

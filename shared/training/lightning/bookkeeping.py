@@ -41,7 +41,6 @@ class RunCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure an epoch whose validation was left off, before Lightning looks whether there are steps to make."""
-        del trainer, pl_module
         if self.validate is None or self.run.at.batch < self.saver.steps_per_epoch:
             return
         if self.run.end_epoch(self.validate(self.meter.stop)):
@@ -54,7 +53,6 @@ class RunCallback(Callback):
         Before each batch Lightning 2.6 lets rank 0 tell all others whether it had one, and waits for the device to hear
         of it. That falls away too: all ranks agree when to stop without a collective in a step.
         """
-        del pl_module
         trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]  # noqa: SLF001
         self._open.enter_context(self.meter.stopping_on_sigterm())
 
@@ -62,7 +60,6 @@ class RunCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         """Add a pass's loss; after the last pass of a step count it, report, save and stop where that is due."""
-        del pl_module, batch
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs  # already over the number of passes
         if isinstance(loss, torch.Tensor):
             self.meter.add(loss)
@@ -76,14 +73,12 @@ class RunCallback(Callback):
 
         To end it as if it were whole would show its numbers to whatever chooses the best checkpoint by them.
         """
-        del pl_module, batch, batch_idx, dataloader_idx
         if self.stopped or self.meter.stop.is_last():
             self._stop_unvalidated(trainer)
             raise StoppedError
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Report the epoch, after its validation; not if one of them was broken off."""
-        del pl_module
         if self.stopped and self.run.at.batch < self.saver.steps_per_epoch:
             return
         if self.validate is None:
@@ -100,12 +95,10 @@ class RunCallback(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give SIGTERM back."""
-        del trainer, pl_module
         self._open.close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Give SIGTERM back."""
-        del trainer, pl_module, exception
         self._open.close()
 
     def _stop_unvalidated(self, trainer: Trainer) -> None:
@@ -144,5 +137,5 @@ class RunLogger(Logger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Report numbers at a step; Lightning adds the epoch to them, which the run reports itself."""
-        del step  # Lightning counts passes; the run counts optimizer steps
+        # Lightning counts passes; the run counts optimizer steps
         self._run.log({name: value for name, value in metrics.items() if name != "epoch"})

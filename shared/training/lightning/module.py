@@ -39,7 +39,6 @@ class ZooModule(LightningModule):
 
     def training_step(self, batch: TensorBatch, batch_idx: int) -> torch.Tensor:
         """Give the mean loss of a pass; Lightning divides it by the number of passes."""
-        del batch_idx
         rows, y = batch
         return self._objective.loss(self(rows), y)
 
@@ -64,7 +63,6 @@ class OptimizerRate(LearningSchedule):
 
     def __call__(self, step: int) -> float:
         """Learning rate now; 0 for a module without an optimizer."""
-        del step
         found = self.module.optimizers(use_pl_optimizer=False)
         optimizers = found if isinstance(found, list) else [found]
         return float(optimizers[0].param_groups[0]["lr"]) if optimizers else 0.0

@@ -145,7 +145,6 @@ class SharedResults(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take the places of Lightning's own parts, before anything is logged."""
-        del stage
         loop, connector = trainer.fit_loop.epoch_loop, RankConnector(trainer, self._world)
         loop._results, validation = RankResults(training=True), RankResults(training=False)  # noqa: SLF001
         validation.rows, validation.copies = self._rows, self._copies

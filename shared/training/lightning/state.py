@@ -57,7 +57,6 @@ class SafetensorsIO(CheckpointIO):
         Raises:
             Refusal: naming what in it JSON and safetensors cannot hold.
         """
-        del storage_options
         if Path(path) == self._kept_for:
             self._taken = checkpoint
             return
@@ -75,7 +74,7 @@ class SafetensorsIO(CheckpointIO):
         Raises:
             Refusal: if there is none, or if it is damaged.
         """
-        del map_location, weights_only  # tensors go to their device when they are copied; nothing here runs code
+        # tensors go to their device when they are copied; nothing here runs code
         if self.loaded is not None:  # the training's own, which the ranks have agreed on
             loaded, self.loaded = self.loaded, None
             return loaded
@@ -141,7 +140,6 @@ class TrainingSaver(DeferringSaver, Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Go on with the random numbers of the checkpoint; other ranks start other, freshly seeded sequences."""
-        del trainer, pl_module
         if self._generators is not None:
             set_random_state(self._generators)
 
@@ -150,7 +148,6 @@ class TrainingSaver(DeferringSaver, Callback):
 
         Of a validation that is left off Lightning would make the rest alone, so it is written as one just begun.
         """
-        del pl_module
         if trainer.validating and not self._defers:
             begun = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
             passes = {"total": begun, "current": begun, "is_last_batch": False}

@@ -79,7 +79,6 @@ class LanguageObjective(TrainingObjective):
 
     def metrics(self, sums: Sequence[float], rows: int) -> dict[str, float]:
         """``loss``, ``perplexity``, ``bits_per_byte`` and ``token_accuracy``; perplexity is infinite above e^709."""
-        del rows
         loss = sums[0] / sums[2]
         return {
             "loss": loss,

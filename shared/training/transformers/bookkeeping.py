@@ -34,7 +34,6 @@ class RunCallback(TrainerCallback):
         The Trainer would take an epoch without a batch for the end of the training, and asked to stop here it would
         begin an epoch all the same.
         """
-        del args, state, control, kwargs
         self.begin()
         if self.run.at.batch == self.steps_per_epoch and self.run.end_epoch(self.validate(self.stop)):
             self.stopped = True
@@ -44,7 +43,6 @@ class RunCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Count a step, report, save and stop where that is due."""
-        del args, state, kwargs
         if self.run.end_step():
             self.stopped = control.should_training_stop = True
 
@@ -52,6 +50,5 @@ class RunCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Measure and report the epoch; not where all is saved and ends."""
-        del args, state, kwargs
         if not self.stopped and self.run.end_epoch(self.validate(self.stop)):
             self.stopped = control.should_training_stop = True

@@ -86,7 +86,6 @@ class FineTuner(Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         """Make a scheduler that sets each step's learning rate to the schedule's."""
-        del num_training_steps
         given, schedule = optimizer or cast("torch.optim.Optimizer", self.optimizer), self._schedule
         made = LambdaLR(given, lambda step: schedule(step))  # noqa: PLW0108  # it saves objects
         self.lr_scheduler = made
@@ -100,7 +99,6 @@ class FineTuner(Trainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor:
         """Give the mean loss of a pass; the Trainer divides it by the number of passes."""
-        del return_outputs, num_items_in_batch
         return self._objective.loss(TokenModel(model, *self._tokens)(inputs["rows"]), inputs["y"])
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -111,5 +109,4 @@ class FineTuner(Trainer):
 
     def floating_point_ops(self, inputs: object) -> int:
         """Nothing: the Trainer's estimate looks for names that our inputs do not have."""
-        del inputs
         return 0
