@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
 
     from shared.data import Dataset
-    from shared.training.transformers.state import TrainerSaver
+    from shared.training.transformers.state import TrainingSaver
+    from shared.training.transformers.zero import ZeroSaver
 
 
 @settings_class
@@ -161,7 +162,7 @@ def make_model(settings: Settings, data: Dataset, world: World, dtype: torch.dty
     return net
 
 
-def make_saver(settings: Settings, data: Dataset, world: World, net: PreTrainedModel) -> TrainerSaver:
+def make_saver(settings: Settings, data: Dataset, world: World, net: PreTrainedModel) -> TrainingSaver | ZeroSaver:
     """Make the saver for how the training is sharded."""
     from shared.training.core.position import plan_checkpoints
     from shared.training.transformers.identity import base_identity

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from shared.checkpoint.choose import agree_on_damage, checkpoints_to_try, note_damage
+from shared.checkpoint.choose import agree_on_damage, check_same_settings, checkpoints_to_try, note_damage
 from shared.checkpoint.files import KeepRule
 from shared.checkpoint.reading import CheckpointReader
 from shared.checkpoint.saving import CheckpointEngine
@@ -185,15 +185,26 @@ class CheckpointSaver(ABC):
     def _try_load(self, path: Path) -> tuple[Mapping[str, Any], str | None]:
         """Put a checkpoint back: its state, and what is wrong with it."""
         try:
-            return self._load(CheckpointReader(path)), None
+            saved = CheckpointReader(path)
+            check_same_settings(self._kept(saved), self.identity, path)
+            self._load(saved)
+            return self._kept(saved), None
         except DamageError as damage:
             return {}, str(damage)
         except OSError as error:
             return {}, f"it cannot be read ({type(error).__name__}: {error})"
 
+    def _state(self, position: TrainingPosition) -> dict[str, Any]:
+        """Give what a checkpoint of any framework keeps besides tensors."""
+        return {"position": asdict(position), "settings": self.identity, "world_size": self.world.world_size}
+
+    def _kept(self, saved: CheckpointReader) -> Mapping[str, Any]:
+        """Give what `_state` gave when a checkpoint was written."""
+        return cast("Mapping[str, Any]", saved.state)
+
     @abstractmethod
-    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
-        """Put a checkpoint back, if it is of this training, and give its state."""
+    def _load(self, saved: CheckpointReader) -> None:
+        """Put a checkpoint of this training back."""
 
     def _not_finite(self, position: TrainingPosition) -> Refusal:
         self.writer.wait()

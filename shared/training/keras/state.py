@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, cast
 
 import keras
 import numpy as np
 
-from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
@@ -43,8 +41,7 @@ class TrainingSaver(CheckpointSaver):
             raise self._not_finite(position)
         if self._together is None:  # Keras reads this count and writes it: steps that overlap have left some out
             cast("Any", self.optimizer).iterations.assign(position.step)
-        state = {"position": asdict(position), "settings": self.identity, "world_size": self.world.world_size}
-        self.writer.save(position.step, self._parts(weights) if self.world.is_main else (), state)
+        self.writer.save(position.step, self._parts(weights) if self.world.is_main else (), self._state(position))
 
     def weight_digests(self) -> list[tuple[str, str]]:
         """Give a digest of each weight, of a worker's GPUs those of the first; see `CheckpointSaver`."""
@@ -61,15 +58,12 @@ class TrainingSaver(CheckpointSaver):
         if self._together is None:  # a lost worker's step is done again by another one, whatever was applied of it
             self.world.check_peers()
 
-    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
-        path, state = saved.path, saved.state
-        check_same_settings(state, self.identity, path)
+    def _load(self, saved: CheckpointReader) -> None:
         arrays = {name: np.asarray(tensor) for name, tensor in saved.tensors().items()}
-        load_weights(self.model, values_below("model.", arrays), f"The checkpoint {path}")
+        load_weights(self.model, values_below("model.", arrays), f"The checkpoint {saved.path}")
         kept = values_below("optimizer.", arrays)
         variables = self.optimizer.variables
         if len(kept) != len(variables):
-            raise Refusal(f"The checkpoint {path} holds {len(kept)} optimizer variables, not {len(variables)}.")
+            raise Refusal(f"The checkpoint {saved.path} holds {len(kept)} optimizer variables, not {len(variables)}.")
         for number, variable in enumerate(variables):
             variable.assign(kept[str(number)])
-        return cast("Mapping[str, Any]", state)

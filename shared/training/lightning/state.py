@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,14 +11,13 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
 from shared.checkpoint import tree
-from shared.checkpoint.choose import check_same_settings, newest_valid_checkpoint
+from shared.checkpoint.choose import newest_valid_checkpoint
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader, load_checkpoint
 from shared.checkpoint.saving import save_checkpoint
 from shared.distributed import Refusal, World
 from shared.storage import remove_folder
-from shared.training.core.position import CheckpointPlan, TrainingPosition
-from shared.training.torch.passes import DeferringSaver
+from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 from shared.training.torch.state import (
     has_finite_weights,
     random_state,
@@ -89,11 +87,16 @@ class SafetensorsIO(CheckpointIO):
             remove_folder(Path(path))
 
 
-class TrainingSaver(DeferringSaver, Callback):
-    """Saves and restores one training; between the two, Lightning carries its state, from the checkpoint at `path`."""
+class TrainingSaver(CheckpointSaver, Callback):
+    """Saves and restores one training; between the two, Lightning carries its state, from the checkpoint at `path`.
+
+    A checkpoint that is due at the last step of an epoch waits for the epoch's end: Lightning, continuing from that
+    step, would take an epoch without a batch for the end of the training, or begin the next one without a validation.
+    """
 
     def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
-        super().__init__(plan, world, steps_per_epoch)
+        super().__init__(plan, world)
+        self.steps_per_epoch, self._due, self._defers = steps_per_epoch, False, True
         self.io = SafetensorsIO(plan.folder)
         self._trainer: Trainer | None = None
         self._position = TrainingPosition()
@@ -105,24 +108,37 @@ class TrainingSaver(DeferringSaver, Callback):
         self._position = super().restore()
         return self._position
 
-    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
-        """Read the checkpoint, and leave it to Lightning to put it back."""
-        path, state = saved.path, saved.state
-        if _OURS not in state:
-            raise Refusal(f"The checkpoint {path} was not written by train_lightning.")
-        ours: Mapping[str, Any] = tree.unpack_state({}, state[_OURS])
-        check_same_settings(ours, self.plan.identity, path)
-        self.io.loaded = tree.unpack_state(saved.tensors(), state)
-        self._generators = read_rank_generators(saved, ours["world_size"], self.world)
-        self.path = path
+    def _kept(self, saved: CheckpointReader) -> Mapping[str, Any]:
+        if _OURS not in saved.state:
+            raise Refusal(f"The checkpoint {saved.path} was not written by train_lightning.")
+        ours: Mapping[str, Any] = tree.unpack_state({}, saved.state[_OURS])
         return ours
+
+    def _load(self, saved: CheckpointReader) -> None:
+        """Read the checkpoint, and leave it to Lightning to put it back."""
+        self.io.loaded = tree.unpack_state(saved.tensors(), saved.state)
+        self._generators = read_rank_generators(saved, self._kept(saved)["world_size"], self.world)
+        self.path = saved.path
 
     def weight_digests(self) -> list[tuple[str, str]]:
         """Give a digest of each weight; see `CheckpointSaver`."""
         return weight_digests(cast("Trainer", self._trainer).lightning_module)
 
-    def _write(self, position: TrainingPosition) -> None:
-        """Let Lightning gather a checkpoint, for which it asks in `on_save_checkpoint`, and write it."""
+    def save_if_due(self, position: TrainingPosition) -> None:
+        """Write the checkpoint that waited for the end of the epoch."""
+        if self._due:
+            self.save(position)
+
+    def stop_deferring(self, position: TrainingPosition) -> None:
+        """Write what waits, and from now on all at once: the epoch's validation has begun and is left off."""
+        self._defers = False
+        self.save_if_due(position)
+
+    def save(self, position: TrainingPosition) -> None:
+        """Let Lightning gather a checkpoint, in `on_save_checkpoint`, and write it now or at the epoch's end."""
+        self._due = self._defers and position.batch == self.steps_per_epoch
+        if self._due:
+            return
         assert self._trainer is not None  # noqa: S101  # Lightning calls on_fit_start first
         if not has_finite_weights(self._trainer.lightning_module):
             raise self._not_finite(position)
@@ -152,8 +168,4 @@ class TrainingSaver(DeferringSaver, Callback):
             begun = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
             passes = {"total": begun, "current": begun, "is_last_batch": False}
             checkpoint["loops"]["fit_loop"]["epoch_loop.val_loop.batch_progress"] = passes
-        checkpoint[_OURS] = {
-            "position": asdict(self._position),
-            "settings": self.plan.identity,
-            "world_size": self.world.world_size,
-        }
+        checkpoint[_OURS] = self._state(self._position)

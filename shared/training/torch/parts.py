@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
-from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import World
@@ -33,28 +31,12 @@ class PartsSaver(CheckpointSaver):
         finite = not sums or bool(torch.isfinite(torch.stack(sums)).all())
         if self.world.any(not finite, f"not finite at step {position.step}", self.plan.timeout):
             raise self._not_finite(position)
-        state = {
-            "position": asdict(position),
-            "settings": self.identity,
-            **self._numbers(),
-            "world_size": self.world.world_size,
-        }
+        state = self._state(position) | self._numbers()
         self.writer.save(position.step, self._parts(), state, {"generators": random_state()})
 
-    def fill(self, saved: CheckpointReader) -> None:
-        """Put a checkpoint back, if it is of this training.
-
-        Raises:
-            DamageError: if a piece of it is not what was written.
-        """
-        self._load(saved)
-
-    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
-        state: Mapping[str, Any] = saved.state
-        check_same_settings(state, self.identity, saved.path)
+    def _load(self, saved: CheckpointReader) -> None:
         self._read(saved)
         restore_random_state(saved, self.world)
-        return state
 
     @abstractmethod
     def _parts(self) -> Iterator[ShardPart]:

@@ -1,17 +1,15 @@
-"""A training whose loop is in the hands of another's Trainer: our order of rows, and when it may be saved."""
+"""A training whose loop is in the hands of another's Trainer: our order of rows."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from shared.distributed import World
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
+from shared.training.core.position import TrainingPosition
 from shared.training.torch.feed import BatchFeed, TensorBatch
 
 PrepareRows = Callable[[torch.Tensor], torch.Tensor]
@@ -44,35 +42,3 @@ class EpochPasses:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Nothing, likewise."""
-
-
-class DeferringSaver(CheckpointSaver):
-    """Lets a checkpoint that is due at the last step of an epoch wait for the epoch's end.
-
-    A Trainer that went on from that step would take an epoch without a batch for the end of the training, or would
-    begin the next one and leave out the validation.
-    """
-
-    def __init__(self, plan: CheckpointPlan, world: World, steps_per_epoch: int) -> None:
-        super().__init__(plan, world)
-        self.steps_per_epoch, self._due, self._defers = steps_per_epoch, False, True
-
-    def save(self, position: TrainingPosition) -> None:
-        """Write a checkpoint now or at the epoch's end; every rank calls this at the same step."""
-        self._due = self._defers and position.batch == self.steps_per_epoch
-        if not self._due:
-            self._write(position)
-
-    def save_if_due(self, position: TrainingPosition) -> None:
-        """Write the checkpoint that waited for the end of the epoch."""
-        if self._due:
-            self.save(position)
-
-    def stop_deferring(self, position: TrainingPosition) -> None:
-        """Write what waits, and from now on all at once: the epoch's validation has begun and is left off."""
-        self._defers = False
-        self.save_if_due(position)
-
-    @abstractmethod
-    def _write(self, position: TrainingPosition) -> None:
-        """Write a checkpoint; every rank is here."""

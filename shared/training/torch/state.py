@@ -7,14 +7,12 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import nn
 
-from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
@@ -59,19 +57,10 @@ class TrainingSaver(CheckpointSaver):
         for number, entries in self.optimizer.state_dict()["state"].items():
             for name, value in entries.items():
                 (tensors if isinstance(value, torch.Tensor) else others)[f"optimizer.{number}.{name}"] = value
-        state = {
-            "position": asdict(position),
-            "settings": self.identity,
-            "optimizer": others,
-            "scaler": self.scaler.state_dict(),
-            "world_size": self.world.world_size,
-        }
-        return tensors, state
+        return tensors, self._state(position) | {"optimizer": others, "scaler": self.scaler.state_dict()}
 
-    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
-        path, state = saved.path, saved.state
-        check_same_settings(state, self.identity, path)
-        tensors = saved.tensors()
+    def _load(self, saved: CheckpointReader) -> None:
+        path, state, tensors = saved.path, saved.state, saved.tensors()
         try:
             self.module.load_state_dict(values_below("model.", tensors))
         except RuntimeError as error:
@@ -87,7 +76,6 @@ class TrainingSaver(CheckpointSaver):
         self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
         self.scaler.load_state_dict(state["scaler"])
         restore_random_state(saved, self.world)
-        return state
 
 
 def has_finite_weights(module: nn.Module) -> bool:

@@ -71,11 +71,6 @@ def divided_parts(net: PreTrainedModel) -> Iterator[ShardPart]:
             yield ShardPart(name, local, piece.shape, piece.offset)
 
 
-def whole_part(name: str, tensor: torch.Tensor) -> ShardPart:
-    """Give what each rank has whole."""
-    return ShardPart(name, tensor, tuple(tensor.shape), (0,) * tensor.ndim)
-
-
 def kept_tensors(net: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
     """What a folder holds of a model: its parameters, tied ones once, and the buffers that are saved."""
     yield from net.named_parameters()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
@@ -10,11 +9,10 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel, Trainer
 
-from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import Refusal, World
-from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
+from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.fsdp.pieces import local_piece
 from shared.training.fsdp.state import checkpoint_parts, read_parts
 from shared.training.torch.parts import PartsSaver
@@ -26,28 +24,15 @@ _FORMAT = "transformers"
 _STATES = "optimizer.state."
 
 
-class TrainerSaver(CheckpointSaver):
-    """Saves and restores one training of a Trainer, which makes the optimizer when the training begins."""
-
-    trainer: Trainer
-    """To be set before the first step."""
-
-    @abstractmethod
-    def load(self) -> None:
-        """Put back what could not be before, if there is a checkpoint, now that the trainer has wrapped the model."""
-
-    @abstractmethod
-    def parts(self) -> Iterable[ShardPart]:
-        """Give this rank's parts of the weights, by the model's names; all of what each rank has whole."""
-
-
-class TrainingSaver(TrainerSaver, PartsSaver):
+class TrainingSaver(PartsSaver):
     """Saves and restores one training of a model that `fully_shard` has divided, or that each rank has whole.
 
-    Of what is divided each rank writes and reads its parts, rank 0 writes the rest: nothing is gathered.
+    Of what is divided each rank writes and reads its parts, rank 0 writes the rest: nothing is gathered. The Trainer,
+    which makes the optimizer when the training begins, is to be set as `trainer` before the first step.
     """
 
     division = "FSDP2"
+    trainer: Trainer
 
     def __init__(self, plan: CheckpointPlan, world: World, net: PreTrainedModel) -> None:
         super().__init__(plan, world)
@@ -57,19 +42,19 @@ class TrainingSaver(TrainerSaver, PartsSaver):
         self._scaled: Mapping[str, Any] = {}
         self._generators: Mapping[str, Any] | None = None
 
-    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
+    def _kept(self, saved: CheckpointReader) -> Mapping[str, Any]:
+        if saved.state.get("format") != _FORMAT:
+            raise Refusal(f"The checkpoint {saved.path} was not written by train_transformers.")
+        return super()._kept(saved)
+
+    def _load(self, saved: CheckpointReader) -> None:
         """Fill the model, and keep for `load` what there is no optimizer, or no scaler, for yet."""
-        path, state = saved.path, cast("Mapping[str, Any]", saved.state)
-        if state.get("format") != _FORMAT:
-            raise Refusal(f"The checkpoint {path} was not written by train_transformers.")
-        check_same_settings(state, self.identity, path)
         self._read(saved)
-        self._scaled = state["scaler"]
-        self._generators = read_rank_generators(saved, state["world_size"], self.world)
-        return state
+        self._scaled = saved.state["scaler"]
+        self._generators = read_rank_generators(saved, saved.state["world_size"], self.world)
 
     def load(self) -> None:
-        """Put the rest of the checkpoint, if there is one, into what the trainer has made."""
+        """Put the rest of the checkpoint, if there is one, into what the trainer has made at its start."""
         states = self._optimizer().state
         for parameter, entries in self._states.items():  # the trainer may have moved the model since
             device = local_piece(parameter)[0].device
@@ -82,14 +67,14 @@ class TrainingSaver(TrainerSaver, PartsSaver):
             set_random_state(self._generators)
 
     def parts(self) -> Iterable[ShardPart]:
-        """Give this rank's parts of the weights; see `TrainerSaver`."""
+        """Give this rank's parts of the weights, by the model's names; all of what each rank has whole."""
         reshard_model(self._net)
         return divided_parts(self._net)
 
     def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint; see `CheckpointSaver`."""
         reshard_model(self._net)  # a validation leaves parameters whole, which are not those that the optimizer knows
-        PartsSaver.save(self, position)
+        super().save(position)
 
     def weight_digests(self) -> list[tuple[str, str]]:
         """Give a digest of each weight of a model that each rank has whole; see `CheckpointSaver`."""

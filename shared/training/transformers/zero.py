@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, Trainer
 
-from shared.checkpoint.choose import check_same_settings
 from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
 from shared.distributed import World
-from shared.training.core.position import CheckpointPlan, TrainingPosition
+from shared.training.core.position import CheckpointPlan
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.saving import fragment_parts
 from shared.training.deepspeed.state import TrainingSaver as EngineSaver
-from shared.training.transformers.saving import kept_tensors, whole_part
-from shared.training.transformers.state import TrainerSaver
+from shared.training.torch.parts import PartsSaver
+from shared.training.transformers.saving import kept_tensors
 
 ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
     "zero_optimization": {"stage": 2, "overlap_comm": False},
@@ -32,23 +31,23 @@ ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
 """What the Trainer fills in: gradients and the optimizer's states in parts; train_deepspeed does all that there is."""
 
 
-class ZeroSaver(TrainerSaver):
+class ZeroSaver(EngineSaver):
     """Saves and restores one training whose optimizer DeepSpeed has.
 
     All bytes of a checkpoint are read, by the ranks together, before it is chosen: when it is loaded it is too late to
-    choose another one.
+    choose another one. The Trainer is to be set as `trainer` before the first step.
     """
 
+    trainer: Trainer
+
     def __init__(self, plan: CheckpointPlan, world: World) -> None:
-        super().__init__(replace(plan, verify=True), world)
+        PartsSaver.__init__(self, replace(plan, verify=True), world)
+        self.identity = plan.identity  # its `sharding` says what divides the model
         self._saved: CheckpointReader | None = None
 
-    def _load(self, saved: CheckpointReader) -> Mapping[str, Any]:
+    def _load(self, saved: CheckpointReader) -> None:
         """Keep the checkpoint until `load`: DeepSpeed has no engine yet that could take it."""
-        state: Mapping[str, Any] = saved.state
-        check_same_settings(state, self.plan.identity, saved.path)
         self._saved = saved
-        return state
 
     def load(self) -> None:
         """Read this rank's parts of the checkpoint, if there is one, now that DeepSpeed has its engine.
@@ -56,29 +55,13 @@ class ZeroSaver(TrainerSaver):
         Raises:
             DamageError: if a piece of it is not what was written.
         """
+        self.engine = cast("DeepSpeedEngine", self.trainer.model_wrapped)
         if self._saved is not None:
-            self._engine_saver().fill(self._saved)
+            super()._load(self._saved)
             self._saved = None
 
     def parts(self) -> Iterator[ShardPart]:
         """Give this rank's fragments of the weights, in the optimizer's precision, and what does not train."""
         net = cast("PreTrainedModel", self.trainer.model)
-        yield from fragment_parts(self._engine())
-        yield from (whole_part(name, tensor) for name, tensor in kept_tensors(net) if not tensor.requires_grad)
-
-    def save(self, position: TrainingPosition) -> None:
-        """Write a checkpoint; see `CheckpointSaver`."""
-        self._engine_saver().save(position)
-
-    def weight_digests(self) -> list[tuple[str, str]]:
-        """Give a digest of each weight; see `CheckpointSaver`."""
-        return self._engine_saver().weight_digests()
-
-    def _engine(self) -> DeepSpeedEngine:
-        return cast("DeepSpeedEngine", self.trainer.model_wrapped)
-
-    def _engine_saver(self) -> EngineSaver:
-        parts = EngineSaver(self.plan, self.world, self._engine())
-        parts.writer = self.writer
-        parts.identity = self.plan.identity  # its `sharding` says what divides the model
-        return parts
+        yield from fragment_parts(self.engine)
+        yield from (ShardPart.whole(name, tensor) for name, tensor in kept_tensors(net) if not tensor.requires_grad)
