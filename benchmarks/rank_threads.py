@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 
-from shared.checkpoint.choose import checkpoints_to_try
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.reading import checkpoints_to_try
 from shared.checkpoint.saving import CheckpointEngine
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import World, init, liveness
 
 NODE = 8

@@ -34,7 +34,7 @@ RANK = """
     from datetime import timedelta
     from pathlib import Path
     import torch
-    from shared.checkpoint.pieces import ShardPart
+    from shared.checkpoint.tensor_file import ShardPart
     from shared.checkpoint.saving import CheckpointEngine
     from shared.distributed import init
 

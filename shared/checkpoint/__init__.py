@@ -2,7 +2,7 @@
 
 A folder of checkpoints::
 
-    step-00000120/rank-00003-1f2e3d4cx7.safetensors   rank 3's pieces, with the place of each in the whole (`pieces`)
+    step-00000120/rank-00003-1f2e3d4cx7.safetensors   rank 3's pieces, with the place of each in the whole
     step-00000120/rank-00003-1f2e3d4cx7.json          what rank 3 alone has: the state of its random number generators
     step-00000120/state-1f2e3d4cx7.json               what the ranks have in common besides tensors
     step-00000120/manifest.json                       size and sha256 of all of them, written last

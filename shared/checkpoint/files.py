@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shared.checkpoint.seal import DamageError, FileSeal, read_sealed
-from shared.checkpoint.tensor_file import TensorFile
+from shared.checkpoint.tensor_file import DamageError, FileSeal, TensorFile, read_sealed
 from shared.storage import (
     JSON_BYTES,
     list_folder,

@@ -18,7 +18,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, cast
@@ -28,17 +28,16 @@ from shared.checkpoint.files import (
     begin_folder,
     commit_checkpoint,
     newest_attempt,
+    rank_name,
     remove_attempt,
     remove_oldest,
     step_folder,
 )
-from shared.checkpoint.pieces import ShardPart
-from shared.checkpoint.rank_files import VISIBLE_SECONDS, seal_documents, wait_until_visible, write_rank_files
-from shared.checkpoint.seal import FileSeal
-from shared.checkpoint.staging import StagingBuffers
+from shared.checkpoint.tensor_file import FileSeal, ShardPart, write_tensor_file
 from shared.distributed import Refusal, World
 from shared.distributed.errors import print_line
-from shared.storage import is_full, may_pass
+from shared.storage import is_full, may_pass, retry_transient, write_bytes
+from shared.tensors import is_torch
 
 _CHANNEL: Final = "checkpoints"
 
@@ -267,3 +266,125 @@ def _lack_of(error: OSError) -> list[Any]:
     if not may_pass(error):
         raise error
     return [error.strerror or str(error), is_full(error)]
+
+
+VISIBLE_SECONDS: Final = 30.0
+"""How long rank 0 waits until it sees what the ranks of other nodes have written: listings of mounted stores lag."""
+
+
+def write_rank_files(
+    path: Path, rank: int, attempt: str, parts: Iterable[ShardPart], own: bytes | None
+) -> dict[str, FileSeal]:
+    """Write what a rank has for a checkpoint, tensors and JSON, into its folder; name to seal of each file.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    files, parts = {}, list(parts)
+    if parts:
+        name = rank_name(rank, attempt, "safetensors")
+        files[name] = write_tensor_file(path / name, parts)
+    if own is not None:
+        name = rank_name(rank, attempt, "json")
+        write_bytes(path / name, own)
+        files[name] = FileSeal.of_bytes(own)
+    return files
+
+
+def seal_documents(seals: Mapping[str, FileSeal]) -> dict[str, list[Any]]:
+    """Give name to size and sha256 of each file, as JSON."""
+    return {name: [seal.size, seal.sha256] for name, seal in seals.items()}
+
+
+def wait_until_visible(folder: Path, step: int, collected: list[Any]) -> dict[str, FileSeal]:
+    """Wait until rank 0 sees a file of each node, so that it is known that they share the folder; name to seal of all.
+
+    Raises:
+        Refusal: if it does not see one.
+    """
+    path, until = begin_folder(folder, step), time.monotonic() + VISIBLE_SECONDS
+    files: dict[str, FileSeal] = {}
+    seen: set[int] = set()
+    for node, said in collected:
+        seals = {name: FileSeal(*seal) for name, seal in said.items()}
+        files |= seals
+        for name, seal in list(seals.items())[:1] if node not in seen else ():
+            seen.add(node)
+            while not _has_size(path / name, seal.size):
+                if time.monotonic() > until:
+                    raise Refusal(
+                        f"Another rank has written {name} into {path}, and rank 0 does not see it. The checkpoints "
+                        "folder has to be the same one on all nodes: give an output of mode rw_mount, or a shared "
+                        "folder."
+                    )
+                time.sleep(0.1)
+    return files
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return retry_transient(path.stat).st_size == size
+    except FileNotFoundError:
+        return False
+
+
+class StagingBuffers:
+    """Memory for one checkpoint, used again for each: asking the system for it anew would take longer than copying.
+
+    What lies on a GPU is copied into page-locked memory by the GPU itself, behind what it has to do before.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Any] = {}
+        self._copied: list[Any] = []
+
+    def stage(self, parts: Iterable[ShardPart]) -> list[ShardPart]:
+        """Copy pieces; what was staged before is overwritten."""
+        self._copied.clear()
+        staged, kept, devices = [], {}, set()
+        for part in parts:
+            kept[part.name] = copy = self._copy(part)
+            staged.append(replace(part, values=copy))
+            if is_torch(part.values) and part.values.is_cuda:
+                devices.add(part.values.device)
+        self._buffers = kept
+        self._copied = [_copied_on(device) for device in devices]
+        return staged
+
+    def wait_until_copied(self) -> None:
+        """Wait until the GPU has copied what was staged; whoever reads it calls this first."""
+        for event in self._copied:
+            event.synchronize()
+
+    def _copy(self, part: ShardPart) -> Any:
+        """Copy a piece; a GPU copies only into page-locked memory by itself."""
+        import numpy as np
+
+        values = part.values.detach() if is_torch(part.values) else np.asarray(part.values)
+        buffer = self._buffers.get(part.name)
+        if buffer is None or (buffer.shape, buffer.dtype) != (values.shape, values.dtype):
+            buffer = _allocate(values)
+        if is_torch(values):
+            return buffer.copy_(values, non_blocking=True)
+        np.copyto(buffer, values)
+        return buffer
+
+
+def _allocate(values: Any) -> Any:
+    """Ask the system for a buffer like some values; its content is any."""
+    if is_torch(values):
+        import torch
+
+        return torch.empty(values.shape, dtype=values.dtype, pin_memory=values.is_cuda)
+    import numpy as np
+
+    return np.empty(values.shape, values.dtype)
+
+
+def _copied_on(device: Any) -> Any:
+    """Mark what a device's stream has to do up to here."""
+    import torch
+
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(device))
+    return event

@@ -1,4 +1,4 @@
-"""One safetensors file of pieces, hashed while it is written and checked, piece by piece, while it is read.
+"""One safetensors file of pieces of tensors, hashed while it is written and checked, piece by piece, while it is read.
 
 The last tensor of each file, `__sha256__`, has the sha256 of every piece in the order of the header, so that a rank can
 read one piece and know that it is right. The file's own seal is over its header and that tensor: nothing is hashed
@@ -14,10 +14,67 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shared.checkpoint.pieces import ShardPart
-from shared.checkpoint.seal import DamageError, FileSeal
-from shared.storage import RandomReads, write_file
+from shared.storage import RandomReads, read_bytes, write_file
 from shared.tensors import LENGTH, bytes_of, encode_header, tensor_of, type_of
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPart:
+    """A piece of a named tensor: its values (torch or NumPy), the shape of the whole, and where it belongs in it."""
+
+    name: str
+    values: Any
+    shape: tuple[int, ...]
+    offset: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, name: str, values: Any) -> ShardPart:
+        """Make the piece that is the whole tensor."""
+        return cls(name, values, tuple(values.shape), (0,) * len(values.shape))
+
+
+class DamageError(Exception):
+    """A checkpoint is not what was written; the message says which part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSeal:
+    """Size of a file in bytes, and a sha256 that was taken while it was written."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of_bytes(cls, content: bytes) -> FileSeal:
+        """Seal what is, or will be, a file."""
+        return cls(len(content), hashlib.sha256(content).hexdigest())
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the manifest."""
+        return {"bytes": self.size, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, said: dict[str, Any]) -> FileSeal:
+        """Read what `to_json` gave."""
+        return cls(int(said["bytes"]), str(said["sha256"]))
+
+
+def read_sealed(path: Path, seal: FileSeal) -> bytes:
+    """Read a small file.
+
+    Raises:
+        DamageError: it is missing, or not what was written.
+    """
+    try:
+        content = read_bytes(path)
+    except FileNotFoundError:
+        raise DamageError(f"{path.name} is missing") from None
+    if len(content) != seal.size:
+        raise DamageError(f"{path.name} has {len(content)} bytes instead of {seal.size}")
+    if FileSeal.of_bytes(content) != seal:
+        raise DamageError(f"the sha256 of {path.name} differs")
+    return content
+
 
 _DIGESTS: Final = "__sha256__"
 _PIECES: Final = "pieces"

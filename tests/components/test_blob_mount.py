@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from shared.checkpoint.choose import newest_valid_checkpoint
-from shared.checkpoint.reading import load_checkpoint
+from shared.checkpoint.reading import load_checkpoint, newest_valid_checkpoint
 from tests.blob_mount import WORST, BlobFaults, blob_mount, can_mount
 from tests.components.launched import Options, kill_in_training, last_step, run_launched
 from tests.components.support import run_component

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.checkpoint.choose import newest_valid_checkpoint
+from shared.checkpoint.reading import newest_valid_checkpoint
 from tests.components.launched import Options, ask_to_stop, launched, run_launched
 from tests.components.test_blob_mount import arranged, weights
 from tests.components.training import lines, write_digits

@@ -28,7 +28,7 @@ import resource, time
 from datetime import timedelta
 from pathlib import Path
 import numpy as np
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.tensor_file import ShardPart
 from shared.checkpoint.saving import CheckpointEngine
 from shared.distributed import init
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.checkpoint.choose import newest_valid_checkpoint
-from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.reading import CheckpointReader, newest_valid_checkpoint
 from shared.data import Array, Index, Statistics
 from shared.data.write import write_index, write_shard
 from tests.components.launched import Options, ask_to_stop, launched, run_launched, wait_until_stoppable

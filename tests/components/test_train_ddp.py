@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from shared.checkpoint import choose
+from shared.checkpoint import reading
 from shared.data import Dataset
 from shared.models import load_model
 from tests.components.launched import run_launched
@@ -162,7 +162,7 @@ def test_it_leaves_what_it_promises(few: Path, tmp_path: Path) -> None:
     assert "time data" in result.stdout
     assert "epoch 2/2" in result.stdout
     newest = tmp_path / "checkpoints" / f"step-{metrics['steps']:08d}"
-    assert choose.newest_valid_checkpoint(tmp_path / "checkpoints") == newest
+    assert reading.newest_valid_checkpoint(tmp_path / "checkpoints") == newest
 
 
 def test_a_finished_training_started_again_only_saves_its_model(few: Path, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Pa
         results = finish(ranks)
     assert [result.returncode for result in results] == [143, 143]
     assert "stopped by SIGTERM after step" in results[0].stdout
-    newest = choose.newest_valid_checkpoint(tmp_path / "checkpoints")
+    newest = reading.newest_valid_checkpoint(tmp_path / "checkpoints")
     assert int(newest.name[5:]) == lines(tmp_path)[-1]["step"]
 
 

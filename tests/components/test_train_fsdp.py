@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from shared.checkpoint.choose import newest_valid_checkpoint
-from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.reading import CheckpointReader, newest_valid_checkpoint
 from shared.data import Dataset
 from shared.models.predictor import load_predictor
 from shared.training.torch.objective import objective_of

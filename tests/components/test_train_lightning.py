@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from shared.checkpoint import choose
+from shared.checkpoint import reading
 from shared.data import Dataset
 from shared.models.predictor import load_predictor
 from tests.components.training import (
@@ -195,7 +195,7 @@ def test_a_module_of_the_users_trains_resumes_and_is_served(few: Path, code: Pat
     train(few, tmp_path / "killed", **options, checkpoint_every=5)
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert "validation_accuracy" in lines(tmp_path / "whole")[-1]["metrics"]
-    newest = choose.newest_valid_checkpoint(tmp_path / "whole" / "checkpoints")
+    newest = reading.newest_valid_checkpoint(tmp_path / "whole" / "checkpoints")
     assert {path.suffix for path in newest.iterdir()} == {".json", ".safetensors"}, "no pickle"
 
     split = Dataset.open(few).split("test")

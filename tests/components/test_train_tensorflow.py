@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.checkpoint.choose import newest_valid_checkpoint
+from shared.checkpoint.reading import newest_valid_checkpoint
 from tests.components.frameworks import run_killed_trainer, run_trainer, weights_of, write_line
 from tests.components.launched import last_step, launched
 from tests.components.support import run_component

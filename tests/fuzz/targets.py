@@ -176,9 +176,7 @@ def _checkpoint_seeds(folder: Path) -> None:
     import numpy as np
 
     from shared.checkpoint.files import KeepRule, begin_folder, commit_checkpoint, rank_name
-    from shared.checkpoint.pieces import ShardPart
-    from shared.checkpoint.seal import FileSeal
-    from shared.checkpoint.tensor_file import write_tensor_file
+    from shared.checkpoint.tensor_file import FileSeal, ShardPart, write_tensor_file
 
     for step in (1, 2):
         place, name = begin_folder(folder, step), rank_name(0, "a", "safetensors")
@@ -191,9 +189,8 @@ def _checkpoint_seeds(folder: Path) -> None:
 
 def _read_checkpoint(folder: Path) -> None:
     """Resume from the newest checkpoint that is whole."""
-    from shared.checkpoint.choose import check_same_settings, newest_valid_checkpoint
-    from shared.checkpoint.reading import CheckpointReader
-    from shared.checkpoint.seal import DamageError
+    from shared.checkpoint.reading import CheckpointReader, check_same_settings, newest_valid_checkpoint
+    from shared.checkpoint.tensor_file import DamageError
     from shared.distributed import Refusal
 
     path = newest_valid_checkpoint(folder)

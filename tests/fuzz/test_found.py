@@ -16,7 +16,7 @@ from allranks.local.tracking.reading import TrackingReader
 from components.compare_models.compare_models import read
 from shared.checkpoint.files import Manifest, find_damage
 from shared.checkpoint.reading import CheckpointReader
-from shared.checkpoint.seal import DamageError
+from shared.checkpoint.tensor_file import DamageError
 from shared.distributed import Refusal
 from shared.models.card import ModelCard
 from shared.models.llama import read_llama_config

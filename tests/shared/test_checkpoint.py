@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from shared.checkpoint import choose, files, reading, saving
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint import files, reading, saving
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import Refusal
 from tests.helpers import clean_environment, run_python
 
@@ -57,9 +57,9 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (1, 2, 30, 4):
         save(tmp_path, step)
     assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000002", "step-00000004"]
-    newest = choose.newest_valid_checkpoint(tmp_path)
+    newest = reading.newest_valid_checkpoint(tmp_path)
     assert newest == tmp_path / "step-00000004"
-    assert choose.newest_valid_checkpoint(newest) == newest
+    assert reading.newest_valid_checkpoint(newest) == newest
 
 
 def engine_in(folder: Path, keep: files.KeepRule | None = None) -> saving.CheckpointEngine:
@@ -114,9 +114,9 @@ def test_what_an_earlier_attempt_at_a_step_left_does_no_harm(tmp_path: Path) -> 
         (again / name).write_bytes(content)
     assert files.find_damage(again, whole=True) is None
     (again / "manifest.json").write_bytes((again / "manifest.json").read_bytes()[:-20])  # it dies while it writes this
-    assert choose.newest_valid_checkpoint(tmp_path) is None
+    assert reading.newest_valid_checkpoint(tmp_path) is None
     save(tmp_path, 7)
-    assert choose.newest_valid_checkpoint(tmp_path) == again
+    assert reading.newest_valid_checkpoint(tmp_path) == again
     assert not {path.name for path in again.iterdir()} & set(left)
 
 
@@ -131,12 +131,12 @@ def test_of_two_runs_in_one_folder_the_earlier_one_ends(tmp_path: Path) -> None:
     for step in (3, 4):
         runs[1].save(step, [ShardPart.whole("w", np.ones(3))], {})
     runs[1].wait()
-    assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000004"
+    assert reading.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000004"
 
 
 def test_an_empty_or_missing_folder_has_none(tmp_path: Path) -> None:
-    assert choose.newest_valid_checkpoint(tmp_path) is None
-    assert choose.newest_valid_checkpoint(tmp_path / "missing") is None
+    assert reading.newest_valid_checkpoint(tmp_path) is None
+    assert reading.newest_valid_checkpoint(tmp_path / "missing") is None
 
 
 @pytest.mark.parametrize("name", ["rank-00000-*.safetensors", "state-*.json", "manifest.json"])
@@ -152,12 +152,12 @@ def test_a_damaged_one_is_passed_over(name: str, harm: str, tmp_path: Path, caps
         path.write_bytes(content)
     else:
         path.write_bytes(content[: len(content) // 2 if harm == "truncate" else 0])
-    assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
+    assert reading.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert "step-00000002 is passed over" in capsys.readouterr().err
     with pytest.raises(Refusal, match="step-00000002 is damaged"):
         reading.load_checkpoint(tmp_path / "step-00000002")
     save(tmp_path, 2)
-    assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000002"
+    assert reading.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000002"
 
 
 def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path: Path) -> None:
         content = bytearray(whole)
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(content)
-        assert choose.newest_valid_checkpoint(tmp_path) is None
+        assert reading.newest_valid_checkpoint(tmp_path) is None
         with pytest.raises(Refusal, match="step-00000001 is damaged"):
             reading.load_checkpoint(tmp_path / "step-00000001")
 
@@ -187,7 +187,7 @@ def test_a_damaged_or_foreign_pointer_does_no_harm(tmp_path: Path) -> None:
     save(tmp_path, 1)
     for pointer in ("", "{}", '{"checkpoint": "../../etc"}', '{"checkpoint": "step-00000009"}', "[]"):
         (tmp_path / "latest.json").write_text(pointer)
-        assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
+        assert reading.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
 
 
 def test_a_full_disk_leaves_the_one_before(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # writing more fa
 saving.save_checkpoint(Path(sys.argv[1]), 2, {"w": torch.zeros(100_000)}, {})
 """
     run_python(code, tmp_path, returncode=1)
-    assert choose.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
+    assert reading.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"
     assert save(tmp_path, 2).is_dir()
     assert len(list((tmp_path / "step-00000002").iterdir())) == 3  # what the first attempt has left is gone
 
@@ -226,7 +226,7 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
             process.send_signal(signal.SIGKILL)
             rest = [int(line) for line in process.stdout]
         last = rest[-1] if rest else first
-        newest = choose.newest_valid_checkpoint(tmp_path)
+        newest = reading.newest_valid_checkpoint(tmp_path)
         tensors, state = reading.load_checkpoint(newest)
         saved = state["step"]
         assert saved in (last, last + 1)
@@ -235,11 +235,11 @@ def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) 
 
 def test_settings_that_differ_are_named_with_both_values() -> None:
     saved = {"settings": {"seed": 1, "batch_size": 64, "architecture": "mlp"}}
-    choose.check_same_settings(saved, {"seed": 1, "batch_size": 64}, "here")
+    reading.check_same_settings(saved, {"seed": 1, "batch_size": 64}, "here")
     with pytest.raises(Refusal, match=r"here belongs to another training: seed was 1 and is now 2; batch_size was 64"):
-        choose.check_same_settings(saved, {"seed": 2, "batch_size": 32, "architecture": "mlp"}, "here")
+        reading.check_same_settings(saved, {"seed": 2, "batch_size": 32, "architecture": "mlp"}, "here")
     with pytest.raises(Refusal, match="written by another component"):
-        choose.check_same_settings({"epoch": 1}, {"seed": 1}, "here")
+        reading.check_same_settings({"epoch": 1}, {"seed": 1}, "here")
 
 
 def test_a_manifest_that_names_another_step_is_passed_over(tmp_path: Path) -> None:
@@ -250,4 +250,4 @@ def test_a_manifest_that_names_another_step_is_passed_over(tmp_path: Path) -> No
     assert files.find_damage(newest) == "the sha256 of manifest.json differs"
     manifest.write_bytes((kept / files.MANIFEST_FILE).read_bytes())
     assert files.find_damage(newest) == "its manifest says step 3, its name step 5"
-    assert choose.newest_valid_checkpoint(tmp_path) == kept
+    assert reading.newest_valid_checkpoint(tmp_path) == kept

@@ -12,7 +12,7 @@ CODE = """
     from pathlib import Path
     import torch
     from shared.checkpoint.files import KeepRule
-    from shared.checkpoint.pieces import ShardPart
+    from shared.checkpoint.tensor_file import ShardPart
     from shared.distributed import Refusal, init
     from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 

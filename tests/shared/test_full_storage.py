@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from shared import storage
-from shared.checkpoint import choose, files, reading, saving
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint import files, reading, saving
+from shared.checkpoint.tensor_file import ShardPart
 from tests.helpers import clean_environment
 from tests.small_disk import can_mount_disk, small_disk
 
@@ -109,7 +109,7 @@ import sys, numpy as np
 from datetime import timedelta
 from pathlib import Path
 from shared.checkpoint import saving
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.tensor_file import ShardPart
 engine = saving.CheckpointEngine(None, Path(sys.argv[1]), timedelta(seconds=30))
 for step in range(int(sys.argv[2]), 10**6):
     engine.save(step, [ShardPart.whole("w", np.full(2**17, float(step)))], {"step": step})
@@ -132,7 +132,7 @@ def test_killed_while_room_is_made_the_one_before_is_left(disk: Path) -> None:
             time.sleep(draw.random() * 0.02)
             process.send_signal(signal.SIGKILL)
             rest = [int(line) for line in process.stdout]
-        newest = choose.newest_valid_checkpoint(disk)
+        newest = reading.newest_valid_checkpoint(disk)
         assert newest is not None
         saved = reading.load_checkpoint(newest)[1]["step"]
         assert saved in ([*first, *rest][-1], [*first, *rest][-1] + 1)
@@ -143,7 +143,7 @@ import resource, signal, sys, numpy as np
 from datetime import timedelta
 from pathlib import Path
 from shared.checkpoint import saving
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.tensor_file import ShardPart
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 engine = saving.CheckpointEngine(None, Path(sys.argv[1]), timedelta(seconds=30))
 for step in range(1, 7):

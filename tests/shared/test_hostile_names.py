@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from shared.checkpoint.choose import newest_valid_checkpoint
 from shared.checkpoint.files import MANIFEST_FILE, Manifest, find_damage, read_manifest, remove_checkpoint
+from shared.checkpoint.reading import newest_valid_checkpoint
 from shared.checkpoint.saving import save_checkpoint
-from shared.checkpoint.seal import FileSeal
+from shared.checkpoint.tensor_file import FileSeal
 from shared.data.dataset.index import read_index
 from shared.distributed import Refusal
 from shared.storage import remove_folder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.checkpoint.choose import check_same_settings
+from shared.checkpoint.reading import check_same_settings
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.settings.command_line import read_settings

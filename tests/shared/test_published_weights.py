@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
 
-from shared.checkpoint.choose import check_same_settings
+from shared.checkpoint.reading import check_same_settings
 from shared.data import Array, Dataset, Index, Statistics
 from shared.data.write import write_index, write_shard
 from shared.distributed import Refusal, World, init

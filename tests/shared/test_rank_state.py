@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from shared.checkpoint import choose, files, rank_files, reading, saving
-from shared.checkpoint.pieces import ShardPart
-from shared.checkpoint.seal import DamageError
+from shared.checkpoint import files, reading, saving
+from shared.checkpoint.tensor_file import DamageError, ShardPart
 from shared.distributed import ControlError, Refusal, World
 from shared.distributed.control import Control
 from shared.training.torch.state import random_state, restore_random_state
@@ -93,13 +92,13 @@ def test_a_rank_file_that_is_damaged_is_noticed(harm: str, tmp_path: Path) -> No
         file.unlink()
     else:
         shutil.copyfile(file, path / file.name.replace("00001", "00002"))
-    assert (choose.newest_valid_checkpoint(tmp_path) is None) == (harm != "forge")
+    assert (reading.newest_valid_checkpoint(tmp_path) is None) == (harm != "forge")
     with pytest.raises(Refusal if harm == "forge" else DamageError, match=r"rank 2|rank-00001"):
         reading.CheckpointReader(path).own_state(2 if harm == "forge" else 1)
 
 
 def test_nodes_that_do_not_share_the_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_files, "VISIBLE_SECONDS", 0.3)
+    monkeypatch.setattr(saving, "VISIBLE_SECONDS", 0.3)
     refused = on_ranks(2, lambda world: save(world, tmp_path / f"node{world.rank}", 3, {}), nodes=2)
     assert "rank-00001-" in str(refused[0])
     assert "has to be the same one on all nodes" in str(refused[0])

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from shared.checkpoint import reading, saving
-from shared.checkpoint.pieces import ShardPart
-from shared.checkpoint.tensor_file import write_tensor_file
+from shared.checkpoint.tensor_file import ShardPart, write_tensor_file
 from shared.distributed import Refusal
 from tests.helpers import finish, run_ranks, started_ranks
 
@@ -19,8 +18,8 @@ COMMON = """
     from datetime import timedelta
     from pathlib import Path
     import torch
-    from shared.checkpoint.choose import checkpoints_to_try
-    from shared.checkpoint.pieces import ShardPart
+    from shared.checkpoint.reading import checkpoints_to_try
+    from shared.checkpoint.tensor_file import ShardPart
     from shared.checkpoint.reading import CheckpointReader
     from shared.checkpoint.saving import CheckpointEngine
     from shared.distributed import init
@@ -113,7 +112,7 @@ HANG = """
     from pathlib import Path
     import numpy as np
     from shared.checkpoint import saving
-    from shared.checkpoint.pieces import ShardPart
+    from shared.checkpoint.tensor_file import ShardPart
     from shared.distributed import control, init
 
     def hang(*_):

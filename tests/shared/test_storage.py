@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.checkpoint import choose, reading, saving
+from shared.checkpoint import reading, saving
 from shared.copies import copy_folder
 from shared.data import Array, Dataset, Index, Statistics
 from shared.data.write import write_index, write_shard
@@ -116,7 +116,7 @@ def test_checkpoints_are_written_and_found_though_names_are_seen_late(rename: st
     with blob_mount(tmp_path, faults) as mount:
         for step in (1, 2, 3):
             saving.save_checkpoint(mount / "c", step, {"w": np.full(300_000, float(step))}, {"step": step})
-        newest = choose.newest_valid_checkpoint(mount / "c")
+        newest = reading.newest_valid_checkpoint(mount / "c")
         assert newest is not None  # by the hint alone
         tensors, state = reading.load_checkpoint(newest)
         assert state == {"step": 3}

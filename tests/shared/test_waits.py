@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shared.checkpoint import choose
+from shared.checkpoint import reading
 from shared.distributed import WaitTimeoutError, World, world
 from shared.training.core.run import TrainingRun
 from tests.helpers import ROOT, run_ranks
@@ -21,8 +21,8 @@ Hang = Callable[[], Any]
 
 
 def list_checkpoints(world: World, hang: Hang, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(choose, "checkpoints_newest_first", lambda _: hang())
-    next(choose.checkpoints_to_try(world, Path("checkpoints"), None))
+    patch.setattr(reading, "checkpoints_newest_first", lambda _: hang())
+    next(reading.checkpoints_to_try(world, Path("checkpoints"), None))
 
 
 def agree_on_damage(world: World, hang: Hang, patch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def agree_on_damage(world: World, hang: Hang, patch: pytest.MonkeyPatch) -> None
     if world.is_main:
         world.collect(None, "is step-00000001 whole")
         hang()
-    choose.agree_on_damage(world, Path("step-00000001"), None)
+    reading.agree_on_damage(world, Path("step-00000001"), None)
 
 
 def save_model(world: World, hang: Hang, patch: pytest.MonkeyPatch) -> None:

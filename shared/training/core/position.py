@@ -10,11 +10,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from shared.checkpoint.choose import agree_on_damage, check_same_settings, checkpoints_to_try, note_damage
 from shared.checkpoint.files import KeepRule
-from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.reading import (
+    CheckpointReader,
+    agree_on_damage,
+    check_same_settings,
+    checkpoints_to_try,
+    note_damage,
+)
 from shared.checkpoint.saving import CheckpointEngine
-from shared.checkpoint.seal import DamageError
+from shared.checkpoint.tensor_file import DamageError
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models.initial import published_file, saved_weights

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.tensor_file import ShardPart
 from shared.data import Dataset
 from shared.distributed import World
 from shared.models import DecoderModel, ModelCard, save_model

@@ -12,8 +12,8 @@ from typing import TypeGuard, cast
 
 import torch
 
-from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.deepspeed.engine import optimizer_states

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.tensor_file import ShardPart
 from shared.data import Dataset
 from shared.distributed import World
 from shared.models import DecoderModel, DecoderSettings, ModelCard

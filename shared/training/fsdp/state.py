@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import World
 from shared.models import DecoderModel
 from shared.training.core.position import CheckpointPlan

@@ -9,8 +9,8 @@ from typing import Any, cast
 import keras
 import numpy as np
 
-from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_weights, weight_arrays
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below

@@ -11,10 +11,9 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
 from shared.checkpoint import tree
-from shared.checkpoint.choose import newest_valid_checkpoint
-from shared.checkpoint.pieces import ShardPart
-from shared.checkpoint.reading import CheckpointReader, load_checkpoint
+from shared.checkpoint.reading import CheckpointReader, load_checkpoint, newest_valid_checkpoint
 from shared.checkpoint.saving import save_checkpoint
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import Refusal, World
 from shared.storage import remove_folder
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import World
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition
 from shared.training.torch.state import random_state, restore_random_state

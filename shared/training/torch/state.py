@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below
 from shared.training.torch.batch_norm import share_statistics

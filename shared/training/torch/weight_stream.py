@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 import torch.distributed as dist
 
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import World
 from shared.models.weight_files import FileWriter, SavedTensor, WeightFile, divide_tensors
 

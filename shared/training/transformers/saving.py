@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from shared.checkpoint.pieces import ShardPart
+from shared.checkpoint.tensor_file import ShardPart
 from shared.data import Dataset
 from shared.distributed import World
 from shared.models.folder import HUGGINGFACE_NAME, begin_model

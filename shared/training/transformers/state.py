@@ -9,8 +9,8 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel, Trainer
 
-from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.fsdp.pieces import local_piece

@@ -8,8 +8,8 @@ from typing import Final, cast
 
 from transformers import PreTrainedModel, Trainer
 
-from shared.checkpoint.pieces import ShardPart
 from shared.checkpoint.reading import CheckpointReader
+from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import World
 from shared.training.core.position import CheckpointPlan
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
