@@ -154,8 +154,7 @@ def divided_transformer(base: Path, world: Any) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from shared.training.transformers.divided import divide_model
-    from shared.training.transformers.empty import fill_divided_model, make_empty_model
+    from shared.training.transformers.divided import divide_model, fill_divided_model, make_empty_model
 
     net = make_empty_model(AutoModelForCausalLM, AutoConfig.from_pretrained(base), base)
     assert net is not None

@@ -32,9 +32,9 @@ from streaming import BATCH, feed, processor_seconds, read, stream
 from shared.data import Array, Dataset, Index, Statistics
 from shared.data.dataset.encodings import TextEncoding
 from shared.data.dataset.index import read_index
-from shared.data.dataset.joint_rows import JointRows
 from shared.data.dataset.npy_files import map_npy
 from shared.data.dataset.order import RowNumbers
+from shared.data.dataset.reader import JointRows
 from shared.data.dataset.streamed import StreamedDataset
 from shared.data.write import write_index, write_shard
 

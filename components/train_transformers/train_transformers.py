@@ -165,7 +165,7 @@ def make_model(settings: Settings, data: Dataset, world: World, dtype: torch.dty
 def make_saver(settings: Settings, data: Dataset, world: World, net: PreTrainedModel) -> TrainingSaver | ZeroSaver:
     """Make the saver for how the training is sharded."""
     from shared.training.core.position import plan_checkpoints
-    from shared.training.transformers.identity import base_identity
+    from shared.training.transformers.start import base_identity
     from shared.training.transformers.state import TrainingSaver
 
     base = world.once(

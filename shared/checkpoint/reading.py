@@ -1,4 +1,4 @@
-"""Read a checkpoint on any number of ranks, and choose which one a training continues from. Hashes are checked first."""
+"""Read a checkpoint on any number of ranks, and choose the one that a training continues from."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.distributed import Refusal, World
-from shared.distributed.devices import choose_gpu
-from shared.distributed.node_gpus import NodeGpus, read_node
+from shared.distributed.devices import NodeGpus, choose_gpu, read_node
 
 _PACKAGES = ("torch", "numpy", "horovod", "mpi4py", "tensorflow", "tensorflow-cpu", "deepspeed", "transformers")
 

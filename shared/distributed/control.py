@@ -17,10 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from shared.distributed.assembly import Assembly
+from shared.distributed.assembly import Assembly, Guest, LeaderScope, MeetingKind, hello_message
 from shared.distributed.errors import ControlError, PeerError, Refusal, UnsavedError, WaitTimeoutError
 from shared.distributed.launch import Launch
-from shared.distributed.meeting import Guest, LeaderScope, MeetingKind, hello_message
 from shared.distributed.server import ControlServer
 from shared.distributed.wire import (
     VALUE_LIMIT,

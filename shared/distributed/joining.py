@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
 from shared.distributed.address import has_agent_store, job_id, spare_ports
+from shared.distributed.assembly import HEARTBEAT_OF, hello_message, member_title
 from shared.distributed.control import ANSWER_ERRORS, ANSWER_SECONDS, AloneControl, Control, SocketControl
 from shared.distributed.errors import ControlError, WaitTimeoutError
 from shared.distributed.families import Environ
 from shared.distributed.launch import Launch
 from shared.distributed.liveness import Heartbeat
-from shared.distributed.meeting import HEARTBEAT_OF, hello_message, member_title
 from shared.distributed.server import ControlServer
 from shared.distributed.wire import (
     PORT_PATIENCE,

@@ -11,10 +11,9 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from shared.distributed.assembly import Assembly
+from shared.distributed.assembly import Assembly, Guest
 from shared.distributed.errors import ControlError
 from shared.distributed.launch import Launch
-from shared.distributed.meeting import Guest
 from shared.distributed.wire import (
     GREETING_LIMIT,
     LONGEST_WAIT,

@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from shared.distributed import devices
 from shared.distributed.control import Control
+from shared.distributed.devices import read_node
 from shared.distributed.errors import Refusal
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
-from shared.distributed.node_gpus import read_node
 
 _BACKENDS = ("multi_worker", "parameter_server")
 _REMEDY = (

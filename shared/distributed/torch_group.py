@@ -13,9 +13,9 @@ from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: i
 from shared.distributed import devices
 from shared.distributed.address import has_agent_store
 from shared.distributed.control import Control
+from shared.distributed.devices import NodeGpus, read_node
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
-from shared.distributed.node_gpus import NodeGpus, read_node
 from shared.distributed.wire import PORT_PATIENCE, listen_on_port
 
 _REMEDY = (

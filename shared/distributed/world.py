@@ -8,12 +8,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
+from shared.distributed.assembly import LeaderScope
 from shared.distributed.control import Control
 from shared.distributed.errors import OnceError, PeerError, Refusal
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 from shared.distributed.liveness import note_step, silence_expected
-from shared.distributed.meeting import LeaderScope
 from shared.distributed.wire import MESSAGE_LIMIT, VALUE_LIMIT
 
 _Value = TypeVar("_Value")  # that JSON holds; what comes back has lists for tuples

@@ -72,7 +72,7 @@ def test_a_rank_whose_weights_differ_is_named_with_the_weight(
 def test_the_ranks_that_differ_from_most_others_are_named() -> None:
     code = """
         from shared.distributed import init
-        from shared.training.core.agreement import check_same_weights
+        from shared.training.core.run import check_same_weights
         with init() as world:
             check_same_weights(world, [("a", "1"), ("b", "2")], 4)
             print("same", flush=True)

@@ -236,7 +236,7 @@ def test_what_is_asked_for_has_to_make_sense(passages: Path, sentences: Path, ti
 
 def test_a_base_model_is_known_by_what_is_in_it(model: Path, tiny: Path, tmp_path: Path) -> None:
     from shared.settings.network import BaseModelSettings
-    from shared.training.transformers.identity import base_identity
+    from shared.training.transformers.start import base_identity
 
     def identity(folder: Path) -> str | None:
         return base_identity(BaseModelSettings(base_model=folder))["base_model"]

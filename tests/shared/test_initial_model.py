@@ -72,7 +72,7 @@ def test_a_model_that_does_not_fit_is_refused_with_the_shapes(tmp_path: Path) ->
 def test_a_keras_model_keeps_its_body_and_small_networks_are_named(tmp_path: Path) -> None:
     from shared.models.keras import build_network as build
     from shared.models.keras import save_model as save
-    from shared.training.keras.initial import make_initial_model
+    from shared.training.keras.start import make_initial_model
 
     card = replace(CARD, framework="keras")
     saved = build(card)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.data.dataset.joint_rows import JointRows
 from shared.data.dataset.npy_files import map_npy, read_npy
+from shared.data.dataset.reader import JointRows
 
 
 @settings(max_examples=100, deadline=None)

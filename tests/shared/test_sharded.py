@@ -28,7 +28,7 @@ CODE = """
     from shared.training.fsdp.optimization import clip_gradients
     from shared.training.fsdp.pieces import pieces_of
     from shared.training.fsdp.tensor_parallel import divide_layers
-    from shared.training.torch.weight_stream import write_weights
+    from shared.training.torch.saved_decoder import write_weights
 
     torch.set_default_dtype(torch.float64)
     sizes = DecoderSettings(37, 8, layers=2, width=20, heads=2)  # 37 tokens and norms of 20 do not divide evenly

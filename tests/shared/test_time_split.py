@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from shared.training.core.slow_ranks import SlowRanks
-from shared.training.core.time_report import TimeReport
-from shared.training.core.time_split import DataTimer, RankClock, TimeSplit
+from shared.training.core.time_split import DataTimer, RankClock, SlowRanks, TimeReport, TimeSplit
 from shared.training.torch.device_copies import copy_ahead, data_timer, one_ahead
 from tests.helpers import azure_variables, finish, free_port, started
 
@@ -20,8 +18,8 @@ SLOW_RANK = """
     import json, time
     import torch, torch.distributed as dist
     from shared.distributed import init
-    from shared.training.core.slow_ranks import SlowRanks
-    from shared.training.core.time_report import TimeReport
+    from shared.training.core.time_split import SlowRanks
+    from shared.training.core.time_split import TimeReport
     from shared.training.core.time_split import DataTimer
     from shared.training.torch.meter import LossMeter
 

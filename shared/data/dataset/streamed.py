@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import Index, array_files
-from shared.data.dataset.joint_rows import JointRows
 from shared.data.dataset.npy_files import is_local, map_npy, read_npy
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.ragged import Ragged
-from shared.data.dataset.reader import Dataset, RowsBetween, Split
+from shared.data.dataset.reader import Dataset, JointRows, RowsBetween, Split
 from shared.data.dataset.shard_order import ShardOrder
 
 _UNORDERED_SHARDS = 4

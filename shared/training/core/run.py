@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,11 +21,10 @@ from shared.settings.fields import values_of
 from shared.settings.trainer import TrainerSettings
 from shared.storage import make_folder, may_pass, report_moves, write_text
 from shared.tracking import Tracker
-from shared.training.core.agreement import check_same_weights
 from shared.training.core.meter import LossMeter, MeterReading
 from shared.training.core.position import CheckpointSaver, TrainingPosition
 from shared.training.core.schedule import LearningSchedule
-from shared.training.core.time_report import TimeReport
+from shared.training.core.time_split import TimeReport
 
 _NOTE_SECONDS = 10.0
 """An epoch that takes long is heard of this often."""
@@ -317,3 +319,34 @@ class TrainingRun:
                 f"clip_norm, or use a wider precision than {settings.precision.precision}. "
                 + ("There is no checkpoint yet." if last is None else f"The last checkpoint is of step {last}.")
             )
+
+
+def check_same_weights(world: World, digests: list[tuple[str, str]], step: int) -> None:
+    """Compare the weights that train over all ranks, bit by bit; every rank calls this.
+
+    `digests` are name and digest of each, in the same order on every rank. A rank sends one digest of all; those of
+    each follow where ranks differ.
+
+    Raises:
+        UnsavedError: naming the ranks that differ from most others, and the first weight that does.
+    """
+    total = hashlib.sha256("".join(digest for _, digest in digests).encode()).hexdigest()
+    totals = world.collect(total, "weights") or []
+    is_same = world.once(lambda: len(set(totals)) == 1, name="weights", scope="job", timeout=world.step_timeout)
+    if not is_same:
+        every = world.collect_in_rounds(digests, "digests of weights") or []
+        world.once(lambda: _refuse(every, step), name="different weights", scope="job", timeout=world.step_timeout)
+
+
+def _refuse(every: Sequence[Sequence[tuple[str, str]]], step: int) -> None:
+    common = Counter(map(str, every)).most_common(1)[0][0]  # that of rank 0, where no more ranks have another one
+    like = next(rank for rank, one in enumerate(every) if str(one) == common)
+    unlike = [rank for rank, one in enumerate(every) if str(one) != common]
+    pairs = zip_longest(every[like], every[unlike[0]], fillvalue=("nothing", "none"))
+    (name, right), (_, wrong) = next(pair for pair in pairs if pair[0] != pair[1])
+    raise UnsavedError(
+        f"The weights of {'ranks' if len(unlike) > 1 else 'rank'} {', '.join(map(str, unlike))} are not those of rank "
+        f"{like} after step {step}, first {name}: its digest is {wrong[:12]} on rank {unlike[0]}, {right[:12]} on rank "
+        f"{like}. All ranks have to make the same steps: look for a learning rate, a condition or a change of weights "
+        "that depends on the rank. No model was saved, and checkpoints within this epoch may have the same fault."
+    )

@@ -1,4 +1,4 @@
-"""Where the time of a rank goes: reading, computing, waiting for other ranks, saving; measured beside the loop.
+"""Where the time of a rank goes: reading, computing, waiting for other ranks, saving; and which ranks are slow.
 
 Nothing here waits for a device or for another rank; a step costs a microsecond or two of clocks.
 """
@@ -6,12 +6,14 @@ Nothing here waits for a device or for another rank; a step costs a microsecond 
 from __future__ import annotations
 
 import os
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
-from typing import Self, TypeVar
+from dataclasses import asdict, astuple, dataclass
+from typing import Any, Final, Self, TypeVar
 
+from shared.distributed import World
 from shared.distributed.liveness import note_progress
 
 Batch = TypeVar("Batch")
@@ -139,3 +141,143 @@ class RankClock:
 
     def _slept(self) -> float:
         return time.perf_counter() - self._thread.busy() - self._data.asleep - self._save_asleep
+
+
+SLOW_FACTOR: Final = 1.3
+"""A rank whose own time is this many times the median is slow."""
+_LEAST_EXCESS: Final = 0.1
+"""Part of all time that the others have to lose by it: where everybody waits for the network, no rank is to blame."""
+_WINDOW_SECONDS: Final = 10.0
+"""Reports are put together until they are of so many seconds: a hiccup of the machine is lost in them."""
+_WINDOWS: Final = 3
+"""So many windows in a row have to say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRank:
+    """A rank that others wait for.
+
+    Attributes:
+        rank, node: which, from 0.
+        factor: its own time, for data and computing, over the median of all ranks.
+        data_share: part of its own time that it waited for data, 0 to 1.
+        step: at which it was found.
+    """
+
+    rank: int
+    node: int
+    factor: float
+    data_share: float
+    step: int
+
+    def __str__(self) -> str:
+        return (
+            f"rank {self.rank} on node {self.node} is {self.factor:.1f}x slower than the median: "
+            f"data {self.data_share:.0%}, compute {1 - self.data_share:.0%} of its own time"
+        )
+
+
+class SlowRanks:
+    """Names a rank when it has been slow for long, and again when it was not and is.
+
+    The first window is left out: in it caches are filled and kernels are compiled.
+
+    Args:
+        ranks_per_node: of the launch.
+        groups: ranks that compute alike and are compared with each other; None: all of them.
+        window: seconds that are looked at together.
+        windows: so many in a row are needed.
+    """
+
+    def __init__(
+        self,
+        ranks_per_node: int,
+        groups: Sequence[Sequence[int]] | None = None,
+        window: float = _WINDOW_SECONDS,
+        windows: int = _WINDOWS,
+    ) -> None:
+        self._per_node, self._groups, self._window, self._needed = ranks_per_node, groups, window, windows
+        self._splits: list[TimeSplit] = []
+        self._streaks: dict[int, list[SlowRank]] = {}
+        self._warm = False
+        self.found: list[SlowRank] = []
+
+    def add(self, splits: Sequence[TimeSplit], step: int) -> list[SlowRank]:
+        """Take in what the ranks, in their order, have done up to a step; give those that are newly found slow."""
+        self._splits = [a + b for a, b in zip(self._splits or [TimeSplit()] * len(splits), splits, strict=True)]
+        if max(split.total for split in self._splits) < self._window:
+            return []
+        window, self._splits = self._splits, []
+        if not self._warm:
+            self._warm = True
+            return []
+        slow = {
+            rank: seen
+            for group in self._groups or [range(len(window))]
+            for rank, seen in self._slow(window, group, step)
+        }
+        self._streaks = {rank: [*self._streaks.get(rank, []), seen] for rank, seen in slow.items()}
+        new = [streak[-1] for streak in self._streaks.values() if len(streak) == self._needed]
+        self.found += new
+        return new
+
+    def documents(self) -> list[dict[str, Any]]:
+        """All that were found, as JSON."""
+        return [asdict(rank) for rank in self.found]
+
+    def _slow(self, window: list[TimeSplit], group: Sequence[int], step: int) -> list[tuple[int, SlowRank]]:
+        # Of two ranks the faster one: with the mean of both, one that takes thrice as long is 1.5 times the median.
+        median = statistics.median_low(window[rank].own for rank in group)
+        return [
+            (rank, SlowRank(rank, rank // self._per_node, mine.own / median, mine.data / mine.own, step))
+            for rank, mine in ((rank, window[rank]) for rank in group)
+            if mine.own > SLOW_FACTOR * median > 0 and mine.own - median > _LEAST_EXCESS * mine.total
+        ]
+
+
+class TimeReport:
+    """Adds up the splits of all ranks on rank 0, over an epoch and over the run; `groups` see `SlowRanks`."""
+
+    def __init__(self, world: World, groups: Sequence[Sequence[int]] | None = None) -> None:
+        self._per_node = world.local_world_size
+        self._slow = SlowRanks(self._per_node, groups)
+        self._run: list[TimeSplit] = []
+        self._epoch: list[TimeSplit] = []
+        self._steps = 0
+
+    def add(self, splits: Sequence[TimeSplit], steps: int, step: int) -> tuple[dict[str, float], list[SlowRank]]:
+        """Take in what the ranks, in their order, did in so many `steps` up to a `step`.
+
+        Gives metrics by name, seconds for each optimizer step and shares from 0 to 1, and ranks that are newly slow.
+        """
+        self._run, self._epoch = _sums(self._run, splits), _sums(self._epoch, splits)
+        self._steps += steps
+        numbers: dict[str, float] = {}
+        for name in ("data", "compute", "wait", "save"):
+            seconds = [getattr(split, name) / max(1, steps) for split in splits]
+            numbers[f"time/{name}_s"] = statistics.fmean(seconds)
+            if len(seconds) > 1:
+                numbers |= {f"time/{name}_s_min": min(seconds), f"time/{name}_s_max": max(seconds)}
+        shares = sum(splits, TimeSplit()).shares()
+        return numbers | {f"time/{name}_share": share for name, share in shares.items()}, self._slow.add(splits, step)
+
+    def end_epoch(self) -> list[str]:
+        """Say how the time of an epoch's steps was divided, as the mean of all ranks, and begin the next."""
+        total, self._epoch = sum(self._epoch, TimeSplit()), []
+        if total.total == 0:
+            return []
+        return ["time " + ", ".join(f"{name} {share:.0%}" for name, share in total.shares().items())]
+
+    def document(self) -> dict[str, Any]:
+        """Give the seconds of each rank over the steps of this start, and the ranks that were slow, as JSON."""
+        ranks = [
+            {"rank": rank, "node": rank // self._per_node}
+            | {f"{name}_s": round(seconds, 6) for name, seconds in asdict(split).items()}
+            | {f"{name}_share": round(share, 6) for name, share in split.shares().items()}
+            for rank, split in enumerate(self._run)
+        ]
+        return {"time": {"steps": self._steps, "ranks": ranks, "slow_ranks": self._slow.documents()}}
+
+
+def _sums(before: Sequence[TimeSplit], more: Sequence[TimeSplit]) -> list[TimeSplit]:
+    return [one + other for one, other in zip(before or [TimeSplit()] * len(more), more, strict=True)]

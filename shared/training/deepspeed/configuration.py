@@ -20,12 +20,15 @@ from shared.training.deepspeed.config_file import (
     is_set,
     read_section,
 )
-from shared.training.deepspeed.config_keys import TORCH_OPTIMIZERS, UNUSED_KEYS, ZERO_KEY, find_key_problems
-from shared.training.deepspeed.file_values import (
+from shared.training.deepspeed.config_keys import (
     OFFLOAD_SECTIONS,
+    TORCH_OPTIMIZERS,
+    UNUSED_KEYS,
+    ZERO_KEY,
     apply_config_file,
     describe_changes,
     find_contradictions,
+    find_key_problems,
 )
 
 _SIXTEEN_BITS = ("fp16", "bf16")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from pathlib import Path
 from typing import cast
 
 import deepspeed
 import torch
+import torch.distributed as dist
 from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -14,13 +16,20 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from shared.data import Dataset
 from shared.distributed import Refusal, World
 from shared.models import DecoderModel, ModelCard, NormalisedModel
+from shared.models.decoder import first_values
+from shared.models.llama import llama_name
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.deepspeed.configuration import DeepSpeedConfiguration
-from shared.training.deepspeed.engine_types import DeepSpeedEngine
-from shared.training.deepspeed.stage_3 import fill_shards
+from shared.training.deepspeed.engine_types import DeepSpeedEngine, Stage3Parameter
 from shared.training.torch.optimization import parameter_groups
 from shared.training.torch.saved_decoder import SAVED_TYPES
-from shared.training.torch.start import check_same_tokenizer, limit_collectives, make_decoder, make_rows_model
+from shared.training.torch.start import (
+    check_same_tokenizer,
+    limit_collectives,
+    make_decoder,
+    make_rows_model,
+    open_base,
+)
 
 
 def make_task_model(
@@ -109,3 +118,25 @@ def whole_parameters(engine: DeepSpeedEngine) -> Iterator[tuple[str, torch.Tenso
             with deepspeed.zero.GatheredParameters(parameter, enabled=hasattr(parameter, "ds_id")):
                 whole = parameter.detach().clone()
         yield name, whole
+
+
+def fill_shards(module: DecoderModel, base: Path | None, seed: int) -> None:
+    """Fill this rank's part of each parameter: from the model that is gone on from, or with what the seed gives.
+
+    Raises:
+        Refusal: if the base has not the weights of the model.
+    """
+    reader = None if base is None else open_base(base, module)
+    for name, whole in module.named_parameters():
+        parameter = cast("Stage3Parameter", whole)
+        length = parameter.ds_tensor.numel()
+        start = dist.get_rank(parameter.ds_process_group) * length
+        size = min(length, parameter.ds_numel - start)  # the last parts are padded
+        if size <= 0:
+            continue
+        part = parameter.ds_tensor.narrow(0, 0, size)
+        if reader is not None:
+            reader.read_range(llama_name(name), part, start)
+        else:
+            values = first_values(name, tuple(parameter.ds_shape), module.settings.layers, seed)
+            part.copy_(values.view(-1).narrow(0, start, size))

@@ -15,9 +15,8 @@ from shared.data import Dataset
 from shared.distributed import World
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.core.stopping import StopAgreement
-from shared.training.keras.batch_norm import share_statistics
 from shared.training.keras.objective import objective_of
-from shared.training.keras.replicas import count_replicas, spread_rows, strategy_of
+from shared.training.keras.replicas import count_replicas, share_statistics, spread_rows, strategy_of
 
 
 @dataclass

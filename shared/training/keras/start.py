@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import keras
@@ -10,12 +11,13 @@ import tensorflow as tf
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models import ModelCard
+from shared.models.initial import differing_names, open_initial, refuse_other_shapes
 from shared.models.keras import build_network, check_saveable
+from shared.models.keras.package import read_weights, weight_arrays
 from shared.settings.network import NetworkSettings
 from shared.settings.trainer import TrainerSettings
 from shared.settings.training import PrecisionSettings
 from shared.training.core.open_data import card_of_rows
-from shared.training.keras.initial import make_initial_model
 
 _POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp64": "float64"}
 
@@ -61,3 +63,37 @@ def try_saving(model: keras.Model, card: ModelCard, model_code: Path | None) -> 
             f"{card.architecture} does not use {', '.join(unused[:5])}{' and more' * (len(unused) > 5)} for its "
             "output. Remove these weights, or set trainable=False on their layers."
         )
+
+
+def make_initial_model(
+    folder: Path, card: ModelCard, dtype: str, model_code: Path | None
+) -> tuple[keras.Model, ModelCard]:
+    """Build the model of a card with a saved model's weights, mean and deviation.
+
+    A model for other classes, or another target, has a new head.
+
+    Raises:
+        Refusal: if the saved model does not fit; see ``shared.models.initial``.
+    """
+    file, card, new_head = open_initial(folder, card)
+    state = read_weights(file)
+    head: set[str] = set()
+    if new_head:
+        one_more = replace(card, classes=(*card.classes, "one more")) if card.classes else _two_classes(card)
+        head = differing_names(
+            _shapes(build_network(card, dtype, model_code)), _shapes(build_network(one_more, dtype, model_code))
+        )
+    model = build_network(card, dtype, model_code)
+    refuse_other_shapes(folder, {name: array.shape for name, array in state.items()}, _shapes(model), head)
+    for number, weight in enumerate(model.weights):
+        if str(number) not in head:
+            weight.assign(state[str(number)])
+    return model, card
+
+
+def _two_classes(card: ModelCard) -> ModelCard:
+    return replace(card, task="classification", classes=("a", "b"), target="", target_mean=0.0, target_std=1.0)
+
+
+def _shapes(model: keras.Model) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in weight_arrays(model).items()}

@@ -14,7 +14,7 @@ from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import Refusal, World
 from shared.models.keras.package import load_weights, weight_arrays
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below
-from shared.training.keras.batch_norm import share_statistics
+from shared.training.keras.replicas import share_statistics
 
 
 class TrainingSaver(CheckpointSaver):

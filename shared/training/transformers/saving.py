@@ -19,9 +19,8 @@ from shared.models.weight_files import SavedTensor, write_index
 from shared.settings.running import SavingSettings
 from shared.storage import make_folder, retry_transient
 from shared.training.fsdp.pieces import local_piece
-from shared.training.torch.saved_decoder import SAVED_TYPES
+from shared.training.torch.saved_decoder import SAVED_TYPES, write_weights
 from shared.training.torch.start import tokenizer_folder
-from shared.training.torch.weight_stream import write_weights
 from shared.training.transformers.start import architecture_of, card_of_transformer
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from shared.distributed import Launch, Refusal, detect, init
-from shared.distributed.devices import FrameworkGpus, check_kernels, choose_gpu, find_twins
-from shared.distributed.node_gpus import NodeGpus, read_node
+from shared.distributed.devices import FrameworkGpus, NodeGpus, check_kernels, choose_gpu, find_twins, read_node
 from tests.helpers import azure_variables, clean_environment, finish, free_port, run_ranks, started
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release Build  (dvs-builder@U16)\nGCC ...\n"
@@ -216,7 +215,7 @@ AGREE = """
     from datetime import timedelta
     from shared.distributed import devices, init
     from shared.distributed.devices import FrameworkGpus
-    from shared.distributed.node_gpus import NodeGpus
+    from shared.distributed.devices import NodeGpus
 
     with init() as world:
         visible = os.environ["CUDA_VISIBLE_DEVICES"]

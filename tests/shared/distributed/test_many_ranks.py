@@ -11,7 +11,7 @@ import pytest
 from shared.distributed import World
 from shared.distributed.control import Control
 from shared.distributed.wire import encode_message
-from shared.training.core.agreement import check_same_weights
+from shared.training.core.run import check_same_weights
 from tests.shared.distributed.threads import on_ranks
 
 HEARTBEAT = {

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from shared.distributed import ControlError, Launch
+from shared.distributed.assembly import Guest, find_misplaced_ranks
 from shared.distributed.joining import join_world
-from shared.distributed.meeting import Guest, find_misplaced_ranks
 from tests.helpers import clean_environment, free_port, run_ranks
 from tests.waiting import TIMEOUT
 
