@@ -67,8 +67,7 @@ RANK = """
             engine.save(step, parts, {{"step": step}}, {{"rank": world.rank}})
             train(lambda: not engine._thread.is_alive())
             engine.wait()
-            times = engine.times
-            print(json.dumps({{"step": step, "stall": times.stall, "writing": times.writing,
+            print(json.dumps({{"step": step, "stall": engine.stall_seconds, "writing": engine.writing_seconds,
                                "read": bytes_read() - before}}), flush=True)
         engine.close()
 """

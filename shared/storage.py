@@ -226,14 +226,8 @@ class FrontToBack:
         Raises:
             OSError: what was written may be lost, whatever another try says.
         """
+        self._sync()
         descriptor, self._descriptor = self._descriptor, -1
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in _NO_SYNC:
-                with suppress(OSError):
-                    os.close(descriptor)
-                raise
         os.close(descriptor)
 
     def finish_streamed(self) -> None:

@@ -54,10 +54,6 @@ class Manifest:
         content: dict[str, Any] = {"format": FORMAT, "step": self.step, "files": files}
         return json.dumps(content | {"sha256": _digest(content)}, indent=1).encode()
 
-    def tensor_files(self) -> list[str]:
-        """Names of the files that hold tensors, in the order of the ranks that wrote them."""
-        return sorted(name for name in self.files if name.endswith(".safetensors"))
-
     def state_file(self) -> str:
         """Name of the file that holds what the ranks have in common."""
         return next(name for name in self.files if _STATE.fullmatch(name))

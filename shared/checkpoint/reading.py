@@ -32,7 +32,7 @@ class CheckpointReader:
         self.state: Any = json.loads(read_sealed(path / name, self._manifest.files[name]))
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._pieces: dict[str, list[tuple[TensorFile, StoredPiece]]] = {}
-        for name in self._manifest.tensor_files():
+        for name in sorted(name for name in self._manifest.files if name.endswith(".safetensors")):
             try:
                 file = TensorFile(path / name, self._manifest.files[name])
             except FileNotFoundError:

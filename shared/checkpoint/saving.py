@@ -43,14 +43,6 @@ _CHANNEL: Final = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
-class SaveTimes:
-    """Of the last save: how long the training stood still for it, and how long it was written, in seconds."""
-
-    stall: float
-    writing: float
-
-
-@dataclass(frozen=True, slots=True)
 class _Save:
     """What one rank has to write: its pieces, JSON that all have in common, and JSON that it has alone."""
 
@@ -70,6 +62,8 @@ class CheckpointEngine:
         failed_saves: how many storage did not take.
         failure: why the last one was not; None if it is a checkpoint, or is still being written.
         saved_step: of the newest checkpoint of this start; None if there is none yet.
+        stall_seconds: time that the training stood still for the last save.
+        writing_seconds: time in which the last one that is finished was written.
     """
 
     def __init__(self, world: World | None, folder: Path, timeout: timedelta, keep: KeepRule | None = None) -> None:
@@ -83,7 +77,7 @@ class CheckpointEngine:
         self.failure: str | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._stall = self._writing = 0.0
+        self.stall_seconds = self.writing_seconds = 0.0
 
     def save(self, step: int, parts: Iterable[ShardPart], state: object, own: object | None = None) -> None:
         """Begin to save a step: when this returns, what is given may change.
@@ -110,7 +104,7 @@ class CheckpointEngine:
         # A daemon: a process that fails ends without waiting for its storage.
         self._thread = threading.Thread(target=self._run, args=(save,), name="checkpoint", daemon=True)
         self._thread.start()
-        self._stall = time.perf_counter() - began
+        self.stall_seconds = time.perf_counter() - began
 
     def check(self) -> None:
         """Raise what has gone wrong in a save, if anything; takes no time."""
@@ -136,18 +130,13 @@ class CheckpointEngine:
             self._channel.close_channel()
             self._channel = None
 
-    @property
-    def times(self) -> SaveTimes:
-        """How long the last save took; the writing of one that is under way is not in it."""
-        return SaveTimes(self._stall, self._writing)
-
     def _run(self, save: _Save) -> None:
         began = time.perf_counter()
         try:
             self._write(save)
         except BaseException as error:  # noqa: BLE001  # raised where the training next looks
             self._error = error
-        self._writing = time.perf_counter() - began
+        self.writing_seconds = time.perf_counter() - began
 
     def _write(self, save: _Save) -> None:
         self._buffers.wait_until_copied()
@@ -172,7 +161,8 @@ class CheckpointEngine:
         except OSError as error:
             lack = _lack_of(error)
             remove_attempt(path, attempt, rank)
-        said = [0 if self._channel is None else self._channel.node_rank, seal_documents(mine), lack]
+        seals = {name: [seal.size, seal.sha256] for name, seal in mine.items()}
+        said = [0 if self._channel is None else self._channel.node_rank, seals, lack]
         if self._channel is None:
             outcome = self._conclude(save, attempt, [said])
         else:
@@ -289,11 +279,6 @@ def write_rank_files(
         write_bytes(path / name, own)
         files[name] = FileSeal.of_bytes(own)
     return files
-
-
-def seal_documents(seals: Mapping[str, FileSeal]) -> dict[str, list[Any]]:
-    """Give name to size and sha256 of each file, as JSON."""
-    return {name: [seal.size, seal.sha256] for name, seal in seals.items()}
 
 
 def wait_until_visible(folder: Path, step: int, collected: list[Any]) -> dict[str, FileSeal]:

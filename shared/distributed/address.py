@@ -39,7 +39,7 @@ def main_address(environ: Environ, num_nodes: int) -> str:
     """
     found = (
         environ.get("MASTER_ADDR", "").strip()
-        or _unless_localhost(environ.get("AZ_BATCHAI_MPI_MASTER_NODE", "").strip())
+        or re.sub("(?i)^localhost$", "", environ.get("AZ_BATCHAI_MPI_MASTER_NODE", "").strip())
         or host_of(environ.get("AZ_BATCH_MASTER_NODE", "").strip())
         or re.split(r"[;,]", environ.get("AZ_BATCH_NODE_LIST", ""))[0].strip()
         or (LOOPBACK_ADDRESS if num_nodes == 1 else "")
@@ -113,7 +113,3 @@ def _first_host(nodes: str) -> str:
     """The first host of a Slurm node list: ``gpu[03-05,9],x1`` is ``gpu03``."""
     first = re.match(r"(?:[^\[,]|\[[^\]]*\])*", nodes.strip())
     return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", first[0]) if first else ""
-
-
-def _unless_localhost(address: str) -> str:
-    return "" if address.lower() == "localhost" else address

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import resource
 import socket
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from shared.distributed.server import ControlServer
 from shared.distributed.wire import (
     PORT_PATIENCE,
     MessageDecoder,
+    allow_open_files,
     encode_message,
     exchange_messages,
     listen_on_port,
@@ -51,7 +51,7 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
     if launch.role == "worker" and launch.rank == 0:
         listener, port = _listen_on_first_free(launch, ports, token, min(PORT_PATIENCE, timeout), is_held=is_held)
         ports = (port,)
-        _allow_connections(3 * (launch.world_size + launch.num_ps))  # of a rank, its heartbeat, and a thread of it
+        allow_open_files(3 * (launch.world_size + launch.num_ps))  # of a rank, its heartbeat, and a thread of it
         server = ControlServer(listener, launch, token)
         server.start()
     control = None
@@ -78,14 +78,6 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
             server.stop(grace=3.0)
         raise
     return control
-
-
-def _allow_connections(count: int) -> None:
-    """Let this process have so many sockets more than it may have by default, as far as the system allows it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + 1024 if hard == resource.RLIM_INFINITY else min(count + 1024, hard)
-    if resource.RLIM_INFINITY != soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _job_token(launch: Launch, environ: Environ) -> str:

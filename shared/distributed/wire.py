@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import resource
 import socket
 import struct
 import time
@@ -117,6 +118,14 @@ def receive_message(connection: socket.socket, decoder: MessageDecoder, timeout:
             continue
         if not received:
             raise ConnectionError("connection closed")
+
+
+def allow_open_files(count: int) -> None:
+    """Let this process open so many files and sockets more than by default, as far as the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 1024 if hard == resource.RLIM_INFINITY else min(count + 1024, hard)
+    if resource.RLIM_INFINITY != soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def tune_connection(connection: socket.socket) -> None:

@@ -7,7 +7,6 @@ import io
 import math
 import mmap
 import os
-import resource
 import tempfile
 from contextlib import closing, suppress
 from functools import lru_cache
@@ -103,15 +102,6 @@ class StoredRows:
 def is_local(data: Path) -> bool:
     """Whether a folder lies on the disk that temporary files lie on."""
     return data.stat().st_dev == os.stat(tempfile.gettempdir()).st_dev  # noqa: PTH116  # a text
-
-
-def allow_open_files(count: int) -> None:
-    """Raise this process's limit, as far as the system lets it: each mapped file is kept open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < (needed := count + 1024):
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
-        )
 
 
 @lru_cache(maxsize=256)

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.data.dataset.index import SPLITS, TOKENIZER_FILE, Array, Index, Shard, offsets_name, read_index
-from shared.data.dataset.npy_files import allow_open_files, map_npy, read_npy
+from shared.data.dataset.npy_files import map_npy, read_npy
 from shared.data.dataset.order import RowNumbers, batch_starts, epoch_order
 from shared.data.dataset.pictures import decode_rows
 from shared.data.dataset.ragged import Ragged
 from shared.distributed import Refusal
+from shared.distributed.wire import allow_open_files
 from shared.storage import open_file
 
 RowsBetween = Callable[[int, int], RowNumbers]
@@ -70,6 +71,7 @@ class Dataset:
             raise Refusal(f"there is no split {name!r}; choose one of {', '.join(SPLITS)}.")
         if not self.index.splits[name]:
             raise Refusal(f"the split {name!r} of {self.folder} is empty; prepare it with {name}_fraction above 0.")
+        # Each mapped file is kept open.
         allow_open_files(sum(len(shard.files) for shard in self.index.splits[name]))
         return self._opened(name, self.index.text.padding if self.index.text else 0)
 

@@ -100,7 +100,9 @@ def _fits(path: Path, patterns: list[str]) -> bool:
 
 def _files(request: SourceRequest, root: Path, paths: list[Path]) -> FileDocuments:
     request.bad.folder = root
-    sized = [(str(path), _size(root / path)) for path in paths]
+    # What is no file, such as a broken link or a pipe, counts as a byte: it is reported when its turn comes.
+    sizes = (1 if find_file_fault(root / path) else retry_transient((root / path).stat).st_size for path in paths)
+    sized = list(zip(map(str, paths), sizes, strict=True))
     named = [(path, size) for path, size in sized if size]
     if not named:
         raise Refusal(f"all {len(sized)} files in {root} are empty.")
@@ -108,8 +110,8 @@ def _files(request: SourceRequest, root: Path, paths: list[Path]) -> FileDocumen
     labels = [path.partition("/")[0] if request.labelled else "" for path in names]
     splits = request.splitter.split_all(names, labels)
     units = group_units([size for _, size in named], UNIT_BYTES)
-    sizes = [sum(named[item][1] for item in unit) for unit in units]
-    return FileDocuments(root, names, labels, splits, units, sizes, request.most_bytes)
+    unit_sizes = [sum(named[item][1] for item in unit) for unit in units]
+    return FileDocuments(root, names, labels, splits, units, unit_sizes, request.most_bytes)
 
 
 def read_text(path: Path, most: int) -> str:
@@ -130,8 +132,3 @@ def read_text(path: Path, most: int) -> str:
     except UnicodeDecodeError as error:
         where = f"byte {error.start} is 0x{data[error.start]:02x}"
         raise WrongFileError(f"is not text in UTF-8: {where}, {error.reason}") from error
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file; 1 for what is none, such as a broken link or a pipe: it is reported when its turn comes."""
-    return 1 if find_file_fault(path) else retry_transient(path.stat).st_size

@@ -269,7 +269,7 @@ class TrainingRun:
         return {
             "checkpoint_stall_ms": 1e3 * statistics.median(self._stalls),
             "checkpoint_stall_seconds": sum(self._stalls),
-            "checkpoint_writing_seconds": self._saver.writer.times.writing,
+            "checkpoint_writing_seconds": self._saver.writer.writing_seconds,
             **self._failed_saves(),
         }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,7 +25,8 @@ def adapt_precision(
 ) -> tuple[DeepSpeedSettings, list[MissingCapability]]:
     """Let fp32 take the place of a precision that this machine does not have."""
     name = settings.precision.precision
-    if (name != "fp16" or device.type != "cpu") and (name != "bf16" or _has_bf16(device)):
+    has_bf16 = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+    if (name != "fp16" or device.type != "cpu") and (name != "bf16" or has_bf16):
         return settings, []
     where = "this machine, which has no GPU" if device.type == "cpu" else "this GPU"
     adapted = replace(settings, precision=replace(settings.precision, precision="fp32"))
@@ -42,15 +42,6 @@ def missing_offload(file: ConfigFile) -> list[MissingCapability]:
             what = f"{ZERO_KEY}.{name}: device nvme is not supported: checkpoints hold states in memory"
             missing.append(MissingCapability(what, "device cpu"))
     return missing
-
-
-def can_pin_memory(offload: Mapping[str, object]) -> bool:
-    """Whether offloaded states are in page-locked memory: with a GPU, unless the file says no."""
-    return bool(offload.get("pin_memory", True)) and torch.cuda.is_available()
-
-
-def _has_bf16(device: torch.device) -> bool:
-    return device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def choose_adam(settings: DeepSpeedSettings, file: ConfigFile, world: World) -> tuple[bool, list[MissingCapability]]:

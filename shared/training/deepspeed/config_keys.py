@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import torch
 from deepspeed.runtime import lr_schedules
@@ -26,7 +26,6 @@ from shared.training.deepspeed.config_file import (
     read_section,
     suggest_key,
 )
-from shared.training.deepspeed.engine_types import StepScheduler
 
 ZERO_KEY: Final = "zero_optimization"
 TORCH_OPTIMIZERS: Final[Mapping[str, type[torch.optim.Optimizer]]] = {
@@ -36,7 +35,7 @@ TORCH_OPTIMIZERS: Final[Mapping[str, type[torch.optim.Optimizer]]] = {
 }
 """Those whose state the checkpoints of this component hold; torch's class says which parameters there are."""
 _ADAM: Final = ("torch_adam", "adam_w_mode", "fp32_optimizer_states", "bias_correction")
-FILE_SCHEDULERS: Final[Mapping[str, Callable[..., StepScheduler]]] = {
+FILE_SCHEDULERS: Final[Mapping[str, Callable[..., Any]]] = {
     "WarmupLR": lr_schedules.WarmupLR,
     "WarmupDecayLR": lr_schedules.WarmupDecayLR,
     "WarmupCosineLR": lr_schedules.WarmupCosineLR,

@@ -11,7 +11,7 @@ import torch
 from shared.distributed import Refusal, World
 from shared.settings.deepspeed import DeepSpeedSettings
 from shared.training.core.batch_plan import BatchPlan
-from shared.training.deepspeed.capabilities import adapt_precision, can_pin_memory, choose_adam, missing_offload
+from shared.training.deepspeed.capabilities import adapt_precision, choose_adam, missing_offload
 from shared.training.deepspeed.config_file import (
     ACCUMULATION_KEY,
     BATCH_KEY,
@@ -109,7 +109,8 @@ class DeepSpeedConfiguration:
         for name in OFFLOAD_SECTIONS[self.settings.zero.offload]:
             section = read_section(found, name).items()
             offload = {key: value for key, value in section if is_set(value) and key != "nvme_path"}
-            zero[name] = {**offload, "device": "cpu", "pin_memory": can_pin_memory(offload)}
+            pinned = bool(offload.get("pin_memory", True)) and torch.cuda.is_available()  # unless the file says no
+            zero[name] = {**offload, "device": "cpu", "pin_memory": pinned}
         return {**zero, "stage": self.stage}
 
 

@@ -47,13 +47,3 @@ class Stage3Parameter(Protocol):
 
     def partition(self, parameters: Sequence[Stage3Parameter]) -> None: ...
     def all_gather(self, parameters: Sequence[Stage3Parameter]) -> None: ...
-
-
-class StepScheduler(Protocol):
-    """A learning-rate scheduler of DeepSpeed."""
-
-    last_batch_iteration: int
-    warmup_num_steps: int
-
-    def get_lr(self) -> Sequence[float]: ...
-    def get_last_lr(self) -> Sequence[float]: ...

@@ -32,7 +32,8 @@ def save_trained_model(
     dtype = SAVED_TYPES.get(settings.saving.model_weights)
     persistent = engine.module.state_dict().keys()
     buffers = {name: buffer for name, buffer in engine.module.named_buffers() if name in persistent}
-    state = {name: (buffer.float() if _is_half(buffer) else buffer).cpu() for name, buffer in buffers.items()}
+    half = {name for name, buffer in buffers.items() if buffer.is_floating_point() and buffer.element_size() == 2}
+    state = {name: (buffer.float() if name in half else buffer).cpu() for name, buffer in buffers.items()}
     for name, whole in whole_parameters(engine):
         if world.is_main:
             state[name] = whole.to("cpu", dtype)
@@ -50,7 +51,3 @@ def fragment_parts(engine: DeepSpeedEngine) -> Iterator[ShardPart]:
     for fragment in local_fragments(engine):
         values = fragment.view_of(fragment.flat)
         yield ShardPart(fragment.name, values, (fragment.numel,), (fragment.start,))
-
-
-def _is_half(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.element_size() == 2

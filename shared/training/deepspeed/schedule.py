@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -10,7 +11,6 @@ from shared.settings.training import ScheduleSettings
 from shared.training.core.schedule import LearningSchedule
 from shared.training.deepspeed.config_file import ConfigFile, is_set, read_section
 from shared.training.deepspeed.config_keys import FILE_SCHEDULERS
-from shared.training.deepspeed.engine_types import StepScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class FileSchedule(LearningSchedule):
     `first` is the learning rate of the first step.
     """
 
-    scheduler: StepScheduler
+    scheduler: Any
     first: float
 
     @classmethod

@@ -96,7 +96,8 @@ class TrainingSaver(PartsSaver):
         return (fragment.view_of(fragment.flat) for fragment in local_fragments(self.engine))
 
     def _numbers(self) -> dict[str, object]:
-        return {"counters": self._counters(), "scaler": _scaler_state(self._scaler())}
+        scaler = {name: value for name, value in vars(self._scaler()).items() if isinstance(value, int | float)}
+        return {"counters": self._counters(), "scaler": scaler}
 
 
 def _has_elements_of(value: object, flat: torch.Tensor) -> TypeGuard[torch.Tensor]:
@@ -106,7 +107,3 @@ def _has_elements_of(value: object, flat: torch.Tensor) -> TypeGuard[torch.Tenso
 
 def _counter(number: Mapping[str, float], flat: torch.Tensor) -> object:
     return torch.tensor(number["torch"], device=flat.device) if "torch" in number else number["python"]
-
-
-def _scaler_state(scaler: object) -> dict[str, float]:
-    return {name: value for name, value in vars(scaler).items() if isinstance(value, int | float)}

@@ -79,7 +79,9 @@ def make_initial_model(
     state = read_weights(file)
     head: set[str] = set()
     if new_head:
-        one_more = replace(card, classes=(*card.classes, "one more")) if card.classes else _two_classes(card)
+        one_more = replace(card, classes=(*card.classes, "one more"))
+        if not card.classes:
+            one_more = replace(card, task="classification", classes=("a", "b"), target="", target_mean=0, target_std=1)
         head = differing_names(
             _shapes(build_network(card, dtype, model_code)), _shapes(build_network(one_more, dtype, model_code))
         )
@@ -89,10 +91,6 @@ def make_initial_model(
         if str(number) not in head:
             weight.assign(state[str(number)])
     return model, card
-
-
-def _two_classes(card: ModelCard) -> ModelCard:
-    return replace(card, task="classification", classes=("a", "b"), target="", target_mean=0.0, target_std=1.0)
 
 
 def _shapes(model: keras.Model) -> dict[str, tuple[int, ...]]:
