@@ -101,11 +101,10 @@ def train(settings: Settings, plan: BatchPlan, world: World) -> bool:
     from shared.training.torch.meter import LossMeter
     from shared.training.torch.optimization import TrainingPrecision
     from shared.training.torch.start import limit_collectives, seed_generators, set_up
-    from shared.training.transformers.bookkeeping import RunCallback
     from shared.training.transformers.outputs import has_unused_parameters
     from shared.training.transformers.saving import save_divided_transformer
     from shared.training.transformers.start import special_tokens
-    from shared.training.transformers.trainer import FineTuner, NamedPasses
+    from shared.training.transformers.trainer import FineTuner, NamedPasses, RunCallback
 
     set_up(world, settings)
     data = open_data(settings, plan, world, tasks=("text_classification", "language_modeling"))

@@ -13,7 +13,7 @@ from torch import nn
 
 from . import mlp, resnet, standard_resnet, standard_vit, vit
 from .own_code import own_function
-from .refuse import make_refusal
+from .stored import make_refusal
 
 NetworkBuilder = Callable[[tuple[int, ...], int], nn.Module]
 """Takes the shape of one channels-first row and the number of outputs."""

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .refuse import make_refusal
-from .stored import MOST_JSON_BYTES, read_stored
+from .stored import MOST_JSON_BYTES, make_refusal, read_stored
 
 MODEL_FORMAT = "allranks-model/1"
 LANGUAGE_MODELING = "language_modeling"

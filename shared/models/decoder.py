@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .refuse import make_refusal
+from .stored import make_refusal
 
 _EMBEDDING_STD = 0.02
 _FOLLOWING = ("key_value_heads", "feed_forward_width")  # 0 is a size that follows from the others

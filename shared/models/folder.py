@@ -10,7 +10,7 @@ from typing import Final
 
 from .card import ModelCard
 from .mlmodel import environment_files, example_file, mlmodel_document, oldest_mlflow
-from .refuse import make_refusal
+from .stored import make_refusal
 
 WEIGHTS_NAME: Final = "weights.safetensors"
 CARD_NAME: Final = "card.json"

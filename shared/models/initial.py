@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .card import ModelCard
 from .folder import WEIGHTS_NAME, open_model
-from .refuse import make_refusal
+from .stored import make_refusal
 
 TensorShapes = Mapping[str, tuple[int, ...]]
 """Name of each weight to its shape."""

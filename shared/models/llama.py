@@ -14,8 +14,7 @@ from typing import Any, Final
 import torch
 
 from .decoder import DecoderModel, DecoderSettings
-from .refuse import make_refusal
-from .stored import MOST_JSON_BYTES, read_stored
+from .stored import MOST_JSON_BYTES, make_refusal, read_stored
 from .weight_files import SavedTensor
 
 _OUTSIDE: Final = {"embed.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight"} | {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .refuse import make_refusal
+from .stored import make_refusal
 
 
 @contextmanager

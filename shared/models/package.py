@@ -46,8 +46,7 @@ from .folder import (
 from .llama import llama_name, llama_tensors, write_llama_config
 from .mlmodel import installed_versions
 from .raw_rows import serve_table
-from .refuse import make_refusal
-from .stored import read_stored
+from .stored import make_refusal, read_stored
 from .weight_files import FileWriter, WeightReader, divide_tensors
 
 _SAVEABLE: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}) | {

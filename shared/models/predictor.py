@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .card import ModelCard
-from .refuse import make_refusal
-from .stored import read_stored
+from .stored import make_refusal, read_stored
 
 _INSIDE = Path("artifacts", "model")
 

@@ -19,9 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 
 from .initial import TensorShapes, describe_misfits, published_file
-from .refuse import make_refusal
 from .standard_vit import resize_positions
-from .stored import MOST_JSON_BYTES, read_stored
+from .stored import MOST_JSON_BYTES, make_refusal, read_stored
 
 CLASSIFIERS: Final[Mapping[str, str]] = MappingProxyType(
     {

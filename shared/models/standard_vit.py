@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .refuse import make_refusal
+from .stored import make_refusal
 
 _PATCH = 16
 _EPSILON = 1e-6

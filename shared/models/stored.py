@@ -1,4 +1,4 @@
-"""Reading a model's files where they may lie on a mounted blob store."""
+"""Read a model's files from mounted stores, and make errors: with this library, or in a saved model without it."""
 
 from __future__ import annotations
 
@@ -28,3 +28,12 @@ def read_stored(path: Path, most: int | None = None) -> bytes:
     from shared.storage import read_bytes
 
     return read_bytes(path)
+
+
+def make_refusal(message: str) -> Exception:
+    """Make the error that a component prints without a traceback; a ValueError where a saved model stands alone."""
+    try:
+        from shared.distributed import Refusal
+    except ImportError:
+        return ValueError(message)
+    return Refusal(message)

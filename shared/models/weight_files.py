@@ -17,8 +17,7 @@ from typing import Any, Final, Self
 import torch
 from safetensors import SafetensorError, safe_open
 
-from .refuse import make_refusal
-from .stored import MOST_JSON_BYTES, read_stored
+from .stored import MOST_JSON_BYTES, make_refusal, read_stored
 
 WHOLE_NAME: Final = "model.safetensors"
 INDEX_NAME: Final = "model.safetensors.index.json"

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..card import ModelCard  # noqa: TID252
 from ..own_code import own_function  # noqa: TID252
-from ..refuse import make_refusal  # noqa: TID252
+from ..stored import make_refusal  # noqa: TID252
 from . import mlp, resnet
 
 NetworkBuilder = Callable[[tuple[int, ...], int], keras.Model]

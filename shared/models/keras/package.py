@@ -20,8 +20,7 @@ from ..card import ModelCard  # noqa: TID252
 from ..folder import WEIGHTS_NAME, begin_model, finish_model, open_model, write_weights  # noqa: TID252
 from ..mlmodel import installed_versions  # noqa: TID252
 from ..raw_rows import serve_table  # noqa: TID252
-from ..refuse import make_refusal  # noqa: TID252
-from ..stored import read_stored  # noqa: TID252
+from ..stored import make_refusal, read_stored  # noqa: TID252
 from .build import build_network
 
 WeightArrays = Mapping[str, npt.NDArray[Any]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import keras
 from keras import layers
 
-from ..refuse import make_refusal  # noqa: TID252
+from ..stored import make_refusal  # noqa: TID252
 
 _LEAST_SIDE = 32  # of keras.applications
 

@@ -21,7 +21,7 @@ from ..card import LANGUAGE_MODELING, ModelCard  # noqa: TID252
 from ..decoder import MOST_LAYERS  # noqa: TID252
 from ..folder import HUGGINGFACE_NAME, INSIDE, copy_tokenizer, finish_model, open_model  # noqa: TID252
 from ..mlmodel import installed_versions  # noqa: TID252
-from ..refuse import make_refusal  # noqa: TID252
+from ..stored import make_refusal  # noqa: TID252
 from .module import TokenModel
 
 if TYPE_CHECKING:

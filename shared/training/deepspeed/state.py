@@ -20,8 +20,7 @@ from shared.training.deepspeed.engine import optimizer_states
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.fragments import local_fragments, refresh_model_weights
 from shared.training.torch.batch_norm import share_statistics
-from shared.training.torch.parts import PartsSaver
-from shared.training.torch.state import weight_digests
+from shared.training.torch.state import PartsSaver, weight_digests
 
 
 class TrainingSaver(PartsSaver):

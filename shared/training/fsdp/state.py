@@ -14,7 +14,7 @@ from shared.distributed import World
 from shared.models import DecoderModel
 from shared.training.core.position import CheckpointPlan
 from shared.training.fsdp.pieces import local_piece, pieces_of, sharded_parameters
-from shared.training.torch.parts import PartsSaver
+from shared.training.torch.state import PartsSaver
 
 NamedTensors = Iterable[tuple[str, torch.Tensor]]
 OptimizerStates = Mapping[torch.Tensor, Mapping[str, Any]]

@@ -15,8 +15,7 @@ from shared.distributed import Refusal, World
 from shared.training.core.position import CheckpointPlan, TrainingPosition
 from shared.training.fsdp.pieces import local_piece
 from shared.training.fsdp.state import checkpoint_parts, read_parts
-from shared.training.torch.parts import PartsSaver
-from shared.training.torch.state import read_rank_generators, set_random_state, weight_digests
+from shared.training.torch.state import PartsSaver, read_rank_generators, set_random_state, weight_digests
 from shared.training.transformers.divided import reshard_model
 from shared.training.transformers.saving import divided_parts, kept_tensors
 

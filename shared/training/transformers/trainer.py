@@ -1,9 +1,10 @@
-"""Hugging Face's Trainer with our order of rows, loss and optimizer."""
+"""Hugging Face's Trainer with our order of rows, loss, optimizer and bookkeeping."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -11,13 +12,14 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from shared.data import Index
 from shared.models.transformers import TokenModel
 from shared.settings.training import OptimizerSettings
-from shared.training.core.stopping import StoppedError
+from shared.training.core.run import TrainingRun
+from shared.training.core.stopping import StopAgreement, StoppedError
 from shared.training.torch.meter import LossMeter
 from shared.training.torch.objective import objective_of
 from shared.training.torch.optimization import make_optimizer
@@ -110,3 +112,46 @@ class FineTuner(Trainer):
     def floating_point_ops(self, inputs: object) -> int:
         """Nothing: the Trainer's estimate looks for names that our inputs do not have."""
         return 0
+
+
+@dataclass(eq=False)
+class RunCallback(TrainerCallback):
+    """Counts steps and epochs in the same `TrainingRun` that our own loops use; `stopped` by SIGTERM before the end.
+
+    `begin` is called before the first step, `validate` measures the model after each epoch of `steps_per_epoch` steps,
+    and leaves off where ranks are asked to `stop`.
+    """
+
+    run: TrainingRun
+    validate: Callable[[StopAgreement], Mapping[str, float] | None]
+    begin: Callable[[], None]
+    stop: StopAgreement
+    steps_per_epoch: int
+    stopped: bool = False
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Do what the Trainer has no place for, when it has wrapped the model; measure an epoch that has yet to be.
+
+        The Trainer would take an epoch without a batch for the end of the training, and asked to stop here it would
+        begin an epoch all the same.
+        """
+        self.begin()
+        if self.run.at.batch == self.steps_per_epoch and self.run.end_epoch(self.validate(self.stop)):
+            self.stopped = True
+            raise StoppedError
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Count a step, report, save and stop where that is due."""
+        if self.run.end_step():
+            self.stopped = control.should_training_stop = True
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Measure and report the epoch; not where all is saved and ends."""
+        if not self.stopped and self.run.end_epoch(self.validate(self.stop)):
+            self.stopped = control.should_training_stop = True

@@ -15,7 +15,7 @@ from shared.training.core.position import CheckpointPlan
 from shared.training.deepspeed.engine_types import DeepSpeedEngine
 from shared.training.deepspeed.saving import fragment_parts
 from shared.training.deepspeed.state import TrainingSaver as EngineSaver
-from shared.training.torch.parts import PartsSaver
+from shared.training.torch.state import PartsSaver
 from shared.training.transformers.saving import kept_tensors
 
 ZERO_CONFIGURATION: Final[Mapping[str, object]] = {
