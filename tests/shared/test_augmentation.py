@@ -23,9 +23,15 @@ from shared.settings.trainer import RowsTrainerSettings
 from shared.settings.training import LoopSettings
 from shared.training.augmentation.batches import BatchAugmentation, plan_augmentation
 from shared.training.augmentation.draws import DrawStream, draw_uniform
-from shared.training.augmentation.geometry import erase_rectangles, shift_pictures
 from shared.training.augmentation.mixing import mix_labels, mix_pictures, plan_pairs
-from shared.training.augmentation.pixels import crop_pictures, jitter_color, rand_augment, to_image
+from shared.training.augmentation.pixels import (
+    crop_pictures,
+    erase_rectangles,
+    jitter_color,
+    rand_augment,
+    shift_pictures,
+    to_image,
+)
 from shared.training.core.batch_plan import BatchPlan
 from shared.training.torch.feed import BatchFeed, RowReader
 from shared.training.torch.objective import ClassificationObjective

@@ -14,9 +14,17 @@ from shared.data.dataset.order import RowNumbers
 from shared.distributed import Refusal
 from shared.settings.augmentation import AugmentationSettings
 from shared.training.augmentation.draws import DrawStream, draw_uniform
-from shared.training.augmentation.geometry import Pictures, erase_rectangles, flip_pictures, shift_pictures
 from shared.training.augmentation.mixing import mix_labels, mix_pictures, plan_pairs
-from shared.training.augmentation.pixels import crop_pictures, jitter_color, rand_augment, to_image
+from shared.training.augmentation.pixels import (
+    Pictures,
+    crop_pictures,
+    erase_rectangles,
+    flip_pictures,
+    jitter_color,
+    rand_augment,
+    shift_pictures,
+    to_image,
+)
 from shared.training.core.batch_plan import BatchPlan
 
 

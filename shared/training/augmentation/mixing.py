@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.settings.augmentation import AugmentationSettings
-from shared.training.augmentation.geometry import Pictures
+from shared.training.augmentation.pixels import Pictures
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
