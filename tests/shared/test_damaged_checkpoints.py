@@ -22,12 +22,12 @@ CODE = """
         def save(self, position):
             mine = self.values[2 * self.world.rank :][:2] + position.step
             part = ShardPart("x", mine, (4,), (2 * self.world.rank,))
-            self.writer.save(position.step, [part], {"position": vars(position)})
+            self.writer.save(position.step, [part], self._state(position))
 
         def _load(self, saved):
             half = self.values[2 * self.world.rank :][:2]
             saved.read("x", half, (2 * self.world.rank,))
-            return saved.state
+
 
     def damage(step, rank):
         (path,) = Path(f"checkpoints/step-{step:08d}").glob(f"rank-{rank:05d}-*.safetensors")

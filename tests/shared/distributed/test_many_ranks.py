@@ -14,14 +14,7 @@ from shared.distributed.wire import encode_message
 from shared.training.core.run import check_same_weights
 from tests.shared.distributed.threads import on_ranks
 
-HEARTBEAT = {
-    "silent": 0,
-    "steps": 1,
-    "in_step": True,
-    "limit": 300,
-    "place": "/code/train.py:33 (loss)",
-    "debugged": False,
-}
+HEARTBEAT = {"silent": 0, "steps": 1, "limit": 300, "longest": 300, "place": "/code/train.py:33 (loss)"}
 OPERATIONS: tuple[Callable[[World], object], ...] = (
     lambda world: world.any(world.rank == 3, "any"),
     lambda world: world.max(world.rank, "max"),
@@ -30,7 +23,7 @@ OPERATIONS: tuple[Callable[[World], object], ...] = (
     lambda world: world.once(lambda: 1, name="once in each node"),
     lambda world: world.sum([1.0], "sum"),
     lambda world: world.collect(world.rank, "collect"),
-    lambda world: world._control._ask({"op": "beat", **HEARTBEAT}, 60),
+    lambda world: world._control._ask({"op": "beat", "state": HEARTBEAT}, 60),
     lambda world: world.announce("x") if world.is_main else world.wait_for_announcement("x"),
     lambda world: check_same_weights(world, [("w", "0")], 1),
 )
