@@ -26,23 +26,29 @@ LONGEST_BACKOFF = 60.0
 _T = TypeVar("_T")
 
 
-def call_with_retry(attempt: Callable[[], _T], tell: Callable[[str], None]) -> _T:
+def call_with_retry(
+    attempt: Callable[[], _T],
+    tell: Callable[[str], None],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> _T:
     """Call ``attempt`` until it succeeds, fails for good, or ``RETRY_SECONDS`` are over.
 
     It sends what can be sent again; ``tell`` hears in one line why that will be done, and when. What the last attempt
     raised is raised.
     """
-    end = time.monotonic() + RETRY_SECONDS
+    end = clock() + RETRY_SECONDS
     numbers = count()
     while True:
         try:
             return attempt()
         except Exception as error:
             pause = backoff_seconds(error, next(numbers))
-            if pause is None or time.monotonic() + pause > end:
+            if pause is None or clock() + pause > end:
                 raise
             tell(f"{_reason(error)}; trying again in {pause:.0f} s")
-            time.sleep(pause)
+            sleep(pause)
 
 
 def backoff_seconds(error: BaseException, number: int) -> float | None:

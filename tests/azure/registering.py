@@ -1,57 +1,61 @@
-"""Helpers of the tests that register: a checkout of their own, and the command as a shell starts it."""
+"""Helpers of the tests that register: a checkout of their own, and what was sent."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.azure.stand_in.fixture import ROOT, StandIn
-from tests.waiting import TIMEOUT
+import pytest
 
-FOLDERS = ("allranks", "components", "environments", "pipelines", "shared/distributed")
+from allranks import catalogue, library
+from tests import in_process
+from tests.azure.stand_in.fixture import ROOT
+
+FOLDERS = ("components", "environments", "pipelines")
+SHARED = ("__init__.py", "distributed/__init__.py", "distributed/launch.py", "distributed/wire.py")
+"""Of ``shared/`` a copy has these alone: nothing is run, and every file is uploaded once for each component."""
 
 
 def copy_checkout(folder: Path) -> Path:
-    """A copy of the library that nobody else changes, complete enough for its version to be raised.
-
-    Of ``shared/`` it has a part: nothing is run, and every file is uploaded once for each component.
-    """
+    """Copy the library into a folder."""
     for name in FOLDERS:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    for name in ("pyproject.toml", "shared/__init__.py"):
-        shutil.copy(ROOT / name, folder / name)
+    (folder / "shared/distributed").mkdir(parents=True)
+    for name in SHARED:
+        shutil.copy(ROOT / "shared" / name, folder / "shared" / name)
     return folder
 
 
-@dataclass(frozen=True)
-class Shell:
-    """Starts ``allranks`` in a checkout, with variables that lead to the stand-in and nothing else of Azure's."""
+@pytest.fixture(scope="session")
+def small_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the library with a small ``shared/``, which no test changes."""
+    return copy_checkout(tmp_path_factory.mktemp("library"))
 
-    stand_in: StandIn
-    checkout: Path
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "allranks", *arguments]
+@contextmanager
+def taken_for_library(folder: Path, version: str = library.VERSION) -> Iterator[Path]:
+    """Within the block this process takes the folder for the library."""
+    cached = (catalogue.component_files, catalogue.environment_files, catalogue.pipeline_files)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "root", lambda: folder)
+        patch.setattr(library, "VERSION", version)
+        for function in cached:
+            function.cache_clear()
+        yield folder
+    for function in cached:
+        function.cache_clear()
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        environ = self.stand_in.environ(PYTHONPATH=str(self.checkout), PYTHONDONTWRITEBYTECODE="1")
-        return {"cwd": self.checkout, "env": environ, "stdin": subprocess.DEVNULL, "text": True}
 
-    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments), **self.settings, capture_output=True, timeout=TIMEOUT, check=False
-        )
-
-    def json(self, *arguments: str) -> dict[str, Any]:
-        """The document that ``--json`` prints, on standard output alone."""
-        found: dict[str, Any] = json.loads(self(*arguments, "--json").stdout)
-        return found
+def register(folder: Path, *arguments: str) -> dict[str, Any]:
+    """Register in this process, and return the document that ``--json`` prints."""
+    done = in_process.allranks("register", *arguments, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def actions(document: dict[str, Any]) -> dict[str, str]:

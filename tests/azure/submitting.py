@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,23 @@ import pytest
 from allranks import catalogue, library
 from allranks.azure import retry, watch
 from allranks.azure.client import connect_workspace, find_workspace
+from tests.azure.registering import taken_for_library
 from tests.azure.stand_in.fixture import StandIn
 from tests.azure.stand_in.state import WORKSPACE_ID
 from tests.cli.conftest import Called, cli
 
-__all__ = ["Called", "cli", "component_of", "environments", "job_sent", "ready", "small", "workspace_client"]
+__all__ = [
+    "Called",
+    "Clock",
+    "cli",
+    "clock",
+    "component_of",
+    "environments",
+    "job_sent",
+    "ready",
+    "small",
+    "workspace_client",
+]
 
 Cli = Callable[..., Called]
 
@@ -57,13 +69,34 @@ def environments(stand_in: StandIn) -> None:
     stand_in.put([("environments", name, version, {"image": "some.test/image"}) for name, version in names])
 
 
+class Clock:
+    """A clock that only `sleep` moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of `call_with_retry` in this process, so that no test waits before an attempt."""
+    made = Clock()
+    monkeypatch.setattr(retry.call_with_retry, "__kwdefaults__", {"clock": made, "sleep": made.sleep})
+    return made
+
+
 @pytest.fixture
-def ready(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """A workspace with the library's environments; nobody waits between two looks at a job, nor long for a service."""
+def ready(stand_in: StandIn, small_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """A workspace with the environments of a small library, whose jobs are looked at without a pause."""
     monkeypatch.setattr(watch, "LONGEST_POLL", 0.0)
-    monkeypatch.setattr(retry, "RETRY_SECONDS", 20.0)
     environments(stand_in)
-    return stand_in
+    with taken_for_library(small_library):
+        yield stand_in
 
 
 def job_sent(stand_in: StandIn) -> dict[str, Any]:

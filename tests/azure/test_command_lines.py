@@ -120,9 +120,9 @@ def commands_here(pipeline: Pipeline) -> dict[str, str]:
 
 @pytest.mark.parametrize("file", ["job.yaml", "of_component.yaml"])
 def test_yaml(folder: Path, file: str) -> None:
-    expected = commands_sent(load_job(folder / file))
-    assert commands_here(read_spec(folder / file)) == expected
-    assert commands_here(pipeline_of_job(load_job(folder / file), resolve)) == expected
+    job = load_job(folder / file)
+    of_job = commands_here(pipeline_of_job(job, resolve))
+    assert commands_here(read_spec(folder / file)) == commands_sent(job) == of_job
 
 
 def test_a_component_and_a_pipeline_component_by_themselves(folder: Path) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ast
-import subprocess
+import os
 import sys
 from pathlib import Path
 
 import yaml
+from mldesigner._cli.mldesigner_commands import main
 
 from allranks import catalogue, library
-
-MLDESIGNER = str(Path(sys.executable).with_name("mldesigner"))
+from tests.azure.quick_sdk import forked
 
 
 def mldesigner(*arguments: str, cwd: Path) -> None:
-    done = subprocess.run([MLDESIGNER, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    def call() -> None:
+        os.chdir(cwd)
+        sys.argv = ["mldesigner", *arguments]
+        main()
+
+    done = forked(call)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,4 +1,4 @@
-"""The whole library into a workspace and into a registry, from a shell, against the stand-in."""
+"""The whole library into a workspace and into a registry, against the stand-in."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from allranks import catalogue
 from allranks.library import VERSION
 from allranks.local import snapshot
 from allranks.spec import Component, Source, read_component
-from tests.azure.registering import Shell, actions, changes, copy_checkout, properties, sent
-from tests.azure.stand_in.fixture import StandIn
+from tests.azure.registering import actions, changes, properties, register, sent, taken_for_library
+from tests.azure.stand_in.fixture import StandIn, variables_of
 from tests.azure.stand_in.state import WORKSPACE_ID
 
 ENVIRONMENTS = [f"allranks-{name}" for name in catalogue.ENVIRONMENTS]
@@ -57,22 +57,17 @@ class Registered:
         return document
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_checkout(tmp_path_factory.mktemp("checkout"))
-
-
 @pytest.fixture(scope="module", params=PLACES)
-def registered(request: pytest.FixtureRequest, azure_server: StandIn, checkout: Path) -> Registered:
-    shell = Shell(azure_server, checkout)
+def registered(request: pytest.FixtureRequest, azure_server: StandIn, small_library: Path) -> Registered:
     place = ("--workspace",) if request.param == "workspace" else ("--registry", "shared")
     azure_server.reset()
-    first = shell.json("register", *place)
-    first_log = azure_server.log
-    azure_server.forget_log()
-    second = shell.json("register", *place)
+    with variables_of(azure_server), taken_for_library(small_library):
+        first = register(small_library, *place)
+        first_log = azure_server.log
+        azure_server.forget_log()
+        second = register(small_library, *place)
     second_log, state = azure_server.log, azure_server.state
-    return Registered(request.param, checkout, first, second, first_log, second_log, state)
+    return Registered(request.param, small_library, first, second, first_log, second_log, state)
 
 
 def test_everything_is_published_once_environments_first_and_pipelines_last(registered: Registered) -> None:
@@ -106,9 +101,7 @@ def test_every_component_has_the_hash_and_the_files_of_its_snapshot(registered: 
         assert code["properties"]["hash_sha256"] == snapshot.content_hash(files), name
         prefix = code["codeUri"].partition(".blob.stand-in/")[2].rstrip("/") + "/"
         blobs = registered.state["blobs"].items()
-        uploaded = {
-            path.removeprefix(prefix): text.encode("latin-1") for path, text in blobs if path.startswith(prefix)
-        }
+        uploaded = {path.removeprefix(prefix): content for path, content in blobs if path.startswith(prefix)}
         assert uploaded == {file.path: b"".join(file.chunks()) for file in files}, name
 
 
@@ -167,5 +160,5 @@ def test_an_environment_s_files_are_those_of_its_folder_but_not_its_description(
         assert build["dockerfilePath"] == "Dockerfile"
         place = "/".join(build["contextUri"].rstrip("/").split("/")[-2 if registered.kind == "registry" else -3 :])
         blobs = registered.state["blobs"].items()
-        uploaded = {path.partition(f"{place}/")[2]: text.encode("latin-1") for path, text in blobs if place in path}
+        uploaded = {path.partition(f"{place}/")[2]: content for path, content in blobs if place in path}
         assert uploaded == {file.path: b"".join(file.chunks()) for file in files}

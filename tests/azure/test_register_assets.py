@@ -9,28 +9,22 @@ from typing import Any
 
 import pytest
 
-from allranks import catalogue, library
+from allranks import library
 from allranks.azure.client import AssetPlace
 from allranks.azure.register_assets import find_assets
 from allranks.azure.register_compare import asset_difference
 from allranks.azure.register_copies import MARK_PROPERTY, asset_body, asset_copy
 from allranks.errors import SpecError, UnknownNameError
-from tests.azure.registering import copy_checkout
+from tests.azure.registering import copy_checkout, taken_for_library
 
 PIPELINE = "image_classification"
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def checkout(tmp_path: Path) -> Iterator[Path]:
     """A copy of the library that this process takes for the library."""
-    cached = (catalogue.component_files, catalogue.environment_files, catalogue.pipeline_files)
-    copy_checkout(tmp_path)
-    monkeypatch.setattr(library, "root", lambda: tmp_path)
-    for function in cached:
-        function.cache_clear()
-    yield tmp_path
-    for function in cached:
-        function.cache_clear()
+    with taken_for_library(copy_checkout(tmp_path)) as folder:
+        yield folder
 
 
 def edit(file: Path, before: str, after: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
-import time
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,10 @@ from allranks.azure.retry import LONGEST_BACKOFF, backoff_seconds
 from allranks.library import VERSION
 from allranks.local import snapshot
 from allranks.spec import read_component
-from tests.azure.registering import Shell, copy_checkout, properties, sent
-from tests.azure.stand_in.fixture import StandIn
-from tests.azure.submitting import Cli
+from tests.azure.registering import copy_checkout, properties, sent
+from tests.azure.stand_in.fixture import ROOT, StandIn
+from tests.azure.submitting import Cli, Clock
+from tests.waiting import wait_for
 
 REGISTER = ("register", "compare_models", "--workspace")
 IN_REGISTRY = ("register", "compare_models", "--registry", "shared")
@@ -31,6 +33,21 @@ IN_REGISTRY = ("register", "compare_models", "--registry", "shared")
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a service that is down."""
     monkeypatch.setattr(retry, "RETRY_SECONDS", 0.0)
+
+
+def test_a_call_is_repeated_until_the_time_for_it_is_over(clock: Clock) -> None:
+    began, said = [], []
+
+    def attempt() -> None:
+        began.append(clock())
+        raise ServiceRequestError("no route")
+
+    with pytest.raises(ServiceRequestError):
+        retry.call_with_retry(attempt, said.append)
+    assert began == [0, 2, 6, 14, 30, 62, 122, 182, 242]
+    assert began[-1] + LONGEST_BACKOFF > retry.RETRY_SECONDS
+    assert said[0] == "the connection was lost; trying again in 2 s"
+    assert len(said) == len(began) - 1
 
 
 def test_a_registry_without_rights(cli: Cli, stand_in: StandIn) -> None:
@@ -47,7 +64,7 @@ def test_a_registry_without_rights(cli: Cli, stand_in: StandIn) -> None:
 
 
 def test_throttling_for_a_while_is_waited_out(cli: Cli, stand_in: StandIn) -> None:
-    stand_in.fault("PUT .*/components/", 429, times=5, retry_after=0.3)
+    stand_in.fault("PUT .*/components/", 429, times=5, retry_after=1)
     stand_in.fault("POST .*/startPendingUpload", 429, times=1)  # the SDK does not repeat a POST
     done = cli(*REGISTER)
     assert done.code == 0
@@ -60,7 +77,7 @@ def test_throttling_for_a_while_is_waited_out(cli: Cli, stand_in: StandIn) -> No
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("status", "said"), [(429, "throttles requests (429)"), (503, "Azure failed (503)")])
 def test_a_service_that_stays_busy_is_given_up(cli: Cli, stand_in: StandIn, status: int, said: str) -> None:
-    stand_in.fault("PUT .*/components/", status, retry_after=0.1)
+    stand_in.fault("PUT .*/components/", status, retry_after=1)
     done = cli(*REGISTER)
     assert done.code == 1
     assert said in done.err
@@ -92,29 +109,21 @@ def test_a_build_context_of_which_half_arrived_is_sent_anew(cli: Cli, stand_in: 
     }
 
 
-def killed_while_it_uploads(shell: Shell, stand_in: StandIn, arguments: tuple[str, ...]) -> None:
-    """SIGKILL when a part of the snapshot has arrived: a file in the middle makes the client wait."""
-    stand_in.fault("PUT .*codes-.*/shared/", 503, after=5, retry_after=60)
-    with subprocess.Popen(
-        shell.command(*arguments), **shell.settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        until = time.monotonic() + 60
-        while not any(one["status"] == 503 for one in stand_in.log):
-            assert process.poll() is None, "it ended before it was killed"
-            assert time.monotonic() < until, "nothing was uploaded"
-            time.sleep(0.1)
-        process.send_signal(signal.SIGKILL)
-    stand_in.no_faults()
-
-
 @pytest.mark.slow
 def test_an_upload_that_was_killed_leaves_nothing_wrong(azure_server: StandIn, tmp_path: Path) -> None:
+    """From a shell: SIGKILL when a part of the snapshot has arrived, where a busy server makes the client wait."""
     azure_server.reset()
-    shell = Shell(azure_server, copy_checkout(tmp_path))
-    arguments = ("register", "check_cluster", "--registry", "shared")
-    killed_while_it_uploads(shell, azure_server, arguments)
+    azure_server.fault("PUT .*codes-.*/shared/", 503, after=2, retry_after=60)
+    shutil.copytree(ROOT / "allranks", tmp_path / "allranks", ignore=shutil.ignore_patterns("__pycache__"))
+    variables = azure_server.environ(PYTHONPATH=str(copy_checkout(tmp_path)), PYTHONDONTWRITEBYTECODE="1")
+    command = [sys.executable, "-m", "allranks", "register", "check_cluster", "--registry", "shared"]
+    settings: dict[str, Any] = {"cwd": tmp_path, "env": variables, "text": True}
+    with subprocess.Popen(command, **settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: any(one["status"] == 503 for one in azure_server.log), [process])
+        process.send_signal(signal.SIGKILL)
+    azure_server.no_faults()
     assert azure_server.state["registry"].get("components", {}).get("check_cluster", {}) == {}
-    done = shell(*arguments)
+    done = subprocess.run(command, **settings, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "1 published, 1 unchanged" in done.stdout
     uploaded = code_of(azure_server, "registry", "check_cluster")

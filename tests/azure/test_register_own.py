@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,58 +14,44 @@ from allranks.azure.register_assets import find_assets
 from allranks.azure.register_copies import asset_body
 from allranks.azure.register_own import own_assets
 from allranks.errors import SpecError, UsageError
-from tests.azure.registering import properties
-from tests.azure.stand_in.fixture import ROOT, StandIn, azure_server
-from tests.waiting import TIMEOUT
-
-__all__ = ["azure_server"]
+from tests.azure.registering import properties, register
+from tests.azure.stand_in.fixture import StandIn
+from tests.in_process import allranks
 
 SCRIPT = (
     "import argparse\np = argparse.ArgumentParser()\np.add_argument('--epochs', type=int, default=2)\np.parse_args()\n"
 )
 
 
-def call(server: StandIn, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "allranks", *arguments]
-    environ = server.environ(PYTHONPATH=str(ROOT))
-    return subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
-    )
-
-
-@pytest.mark.slow
-def test_a_folder_is_registered_with_its_environment(azure_server: StandIn, tmp_path: Path) -> None:
+def test_a_folder_is_registered_with_its_environment(stand_in: StandIn, tmp_path: Path) -> None:
     """In a registry, which takes no second version of an anonymous environment; a workspace is asked the same way."""
     place = ["--registry", "shared"]
-    azure_server.reset()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/count.py").write_text(SCRIPT)
-    assert call(azure_server, tmp_path, "init", "mine/count.py").returncode == 0
-    planned = call(azure_server, tmp_path, "submit", "mine", "--scale", "1x1", "--dry-run", "--json")
+    assert allranks("init", "mine/count.py", cwd=tmp_path).returncode == 0
+    planned = allranks("submit", "mine", "--scale", "1x1", "--dry-run", "--json", cwd=tmp_path)
     assert json.loads(planned.stdout)["steps"]["count"]["nodes"] == 1, planned.stderr
-    first = call(azure_server, tmp_path, "register", "mine", *place, "--json")
-    assert first.returncode == 0, first.stderr
-    listed: dict[str, Any] = json.loads(first.stdout)
-    assert [(one["kind"], one["name"], one["version"]) for one in listed["assets"]] == [
+    first = register(tmp_path, "mine", *place)
+    assert [(one["kind"], one["name"], one["version"]) for one in first["assets"]] == [
         ("environment", "count-environment", "1"),
         ("component", "count", "1"),
     ]
-    store = azure_server.state["registry"]
+    store = stand_in.state["registry"]
     specification = properties(store, "components", "count", "1")["componentSpec"]
     assert specification["environment"].endswith("/environments/count-environment/versions/1")
-    pipeline = json.loads(call(azure_server, tmp_path, "register", "mine/pipeline.yml", *place, "--json").stdout)
+    pipeline = register(tmp_path, "mine/pipeline.yml", *place)
     assert [(one["kind"], one["name"], one["action"]) for one in pipeline["assets"]] == [
         ("environment", "count-environment", "unchanged"),
         ("component", "count", "unchanged"),
         ("pipeline_component", "mine_pipeline", "publish"),
     ]
     assert "settings, experiment_name from the pipeline that it is put into" in pipeline["notes"][0]
-    store = azure_server.state["registry"]
+    store = stand_in.state["registry"]
     specification = properties(store, "components", "mine_pipeline", "1")["componentSpec"]
     assert specification["jobs"]["count"]["componentId"].endswith("/components/count/versions/1")
     assert specification["inputs"] == {"epochs": {"type": "integer", "default": "2"}}
     (tmp_path / "mine/count.py").write_text(SCRIPT + "print('more')\n")
-    refused = call(azure_server, tmp_path, "register", "mine/pipeline.yml", *place)
+    refused = allranks("register", "mine/pipeline.yml", *place, cwd=tmp_path)
     assert refused.returncode == 2
     assert "component count 1: its code changed" in refused.stderr
     assert "Raise `version:` in mine/component.yaml, and register again." in refused.stderr
@@ -93,13 +76,11 @@ def test_a_conda_file_that_cannot_be_read_is_named(tmp_path: Path, conda: bytes)
         own_assets([tmp_path])
 
 
-def test_a_folder_without_a_component_names_what_writes_one(azure_server: StandIn, tmp_path: Path) -> None:
+def test_a_folder_without_a_component_names_what_writes_one(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    said = call(azure_server, tmp_path, "register", "empty", "--workspace")
-    assert (said.returncode, "there is neither a component.yaml nor a pipeline.yml in 'empty'" in said.stderr) == (
-        2,
-        True,
-    ), said.stderr
+    said = allranks("register", "empty", "--workspace", cwd=tmp_path)
+    assert said.returncode == 2
+    assert "there is neither a component.yaml nor a pipeline.yml in 'empty'" in said.stderr
 
 
 CLEAN = """

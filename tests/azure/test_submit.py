@@ -161,7 +161,7 @@ def test_a_pipeline_of_the_users_own(ready: StandIn, cli: Cli, tmp_path: Path) -
     assert data["jobInputType"] == "uri_folder"
     assert data["uri"].startswith("azureml://datastores/workspaceblobstore/paths/LocalUpload/")
     uploaded = [path for path in ready.state["blobs"] if path.endswith("data/rows.csv")]
-    assert [ready.state["blobs"][path] for path in uploaded] == ["1,2\n"]
+    assert [ready.state["blobs"][path] for path in uploaded] == [b"1,2\n"]
     assert job["inputs"]["times"]["value"] == "5"
     counted = component_of(ready, job["jobs"]["counted"])
     assert ready.uploaded(code_of(ready, counted)["codeUri"]) == {"notes.txt": b"code"}

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from requests import ReadTimeout
+from requests.adapters import HTTPAdapter
 
 from allranks.azure import client, retry
 from allranks.azure.client import Workspace, find_workspace
@@ -131,7 +133,7 @@ def test_a_pipeline_without_compute(stand_in: StandIn, cli: Cli, tmp_path: Path)
 def test_a_job_that_may_have_arrived_is_named(
     ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.0)
     ready.fault("answer of " + JOBS, 0)
     done = cli("submit", small)
     (job,) = ready.state["jobs"]
@@ -150,12 +152,21 @@ def test_a_job_that_was_sent_needs_no_right_to_be_looked_at(ready: StandIn, cli:
     assert done.json["studio"]
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for_long(
+def test_an_answer_that_does_not_come_is_asked_for_again(
     ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "READ_TIMEOUT", 0.5)
-    ready.fault(JOBS, 0, times=1, slow=30.0)
+    """After our own time-out; the SDK's would be five minutes."""
+    send, given_up = HTTPAdapter.send, []
+
+    def silent_once(self: HTTPAdapter, request: Any, *args: Any, timeout: Any, **settings: Any) -> Any:
+        if request.method == "PUT" and "/jobs/" in request.url and not given_up:
+            given_up.append(timeout)
+            raise ReadTimeout
+        return send(self, request, *args, timeout=timeout, **settings)
+
+    monkeypatch.setattr(HTTPAdapter, "send", silent_once)
     assert cli("submit", small).code == 0
+    assert given_up == [(client.CONNECTION_TIMEOUT, client.READ_TIMEOUT)]
     assert len(ready.state["jobs"]) == 1
 
 

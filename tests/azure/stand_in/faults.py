@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from tests.azure.stand_in.exchange import Answer, RefusedError
 from tests.azure.stand_in.state import State
@@ -26,7 +25,6 @@ class Fault:
         match: regular expression that is looked for in ``METHOD /path?query``. One that begins with ``answer of`` lets
             the request through, and hangs up instead of answering.
         status: the answer's status; 0 hangs up, after half of the body has been read.
-        slow: seconds before it hangs up.
         times: for so many matching requests; -1 for all.
         after: so many matching requests are let through first.
         retry_after: seconds in the answer's Retry-After; None for no such header.
@@ -39,7 +37,6 @@ class Fault:
     after: int = 0
     retry_after: float | None = None
     message: str = ""
-    slow: float = 0.0
 
     def answer(self) -> Answer:
         code, text = CODES.get(self.status, ("Fault", "The stand-in was asked to fail."))
@@ -60,8 +57,3 @@ def next_fault(state: State, line: str) -> Fault | None:
             fault.times -= fault.times > 0
             return fault  # type: ignore[no-any-return]
     return None
-
-
-def fault_of(document: dict[str, Any]) -> Fault:
-    """A fault as a test describes it."""
-    return Fault(**document)

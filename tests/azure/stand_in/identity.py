@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from typing import Any
 
 from tests.azure.stand_in.exchange import Answer, RefusedError, Request, route
@@ -20,6 +19,8 @@ from tests.azure.stand_in.state import (
 )
 
 IDENTITY_HEADER = "stand-in"
+EXPIRES = 4102444800
+"""When every token expires, in seconds since 1970: the year 2100."""
 STORAGE = "storage.blob.stand-in"
 """The SDK makes a storage address of an account's name, ``.blob.`` and a suffix; names below localhost do not resolve
 everywhere, so the account's name is the server's address and this its path."""
@@ -41,9 +42,8 @@ def metadata(_request: Request, state: State) -> Answer:
 def token(request: Request, _state: State) -> Answer:
     if request.headers.get("x-identity-header") != IDENTITY_HEADER:
         raise RefusedError(401, "Unauthorized", "The identity header is wrong.")
-    expires = int(time.time()) + 3600
-    claims = {"aud": request.query["resource"], "tid": TENANT, "exp": expires, "oid": "someone"}
-    document = {"access_token": _jwt(claims), "expires_on": str(expires), "resource": request.query["resource"]}
+    claims = {"aud": request.query["resource"], "tid": TENANT, "exp": EXPIRES, "oid": "someone"}
+    document = {"access_token": _jwt(claims), "expires_on": str(EXPIRES), "resource": request.query["resource"]}
     return Answer(body=document | {"token_type": "Bearer"})
 
 
@@ -54,7 +54,7 @@ def _jwt(claims: dict[str, Any]) -> str:
 
 def check_token(request: Request) -> None:
     """Refuse a call to Azure's own addresses without a bearer token."""
-    open_to_all = ("/metadata", "/identity", "/control", f"/{STORAGE}", "/discovery")
+    open_to_all = ("/metadata", "/identity", f"/{STORAGE}", "/discovery")
     if not request.path.startswith(open_to_all) and not request.headers.get("authorization", "").startswith("Bearer "):
         raise RefusedError(401, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
 

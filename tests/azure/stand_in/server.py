@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.azure.stand_in import assets, control, history, identity, jobs, storage, workspace
+from tests.azure.stand_in import assets, history, identity, jobs, storage, workspace
 from tests.azure.stand_in.exchange import Answer, RefusedError, Request, answer
 from tests.azure.stand_in.faults import Fault, next_fault
 from tests.azure.stand_in.state import State
 
-ROOMS = (assets, control, history, identity, jobs, storage, workspace)
+ROOMS = (assets, history, identity, jobs, storage, workspace)
 """The modules whose handlers are registered by importing them."""
 
 
@@ -29,7 +28,7 @@ class Server(ThreadingHTTPServer):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(certificate)
         self.state = State(base=f"https://localhost:{self.server_port}")
-        control.reset(self.state)
+        workspace.reset(self.state)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no event."""
@@ -51,10 +50,9 @@ class Handler(BaseHTTPRequestHandler):
         state = cast("Server", self.server).state
         length = int(self.headers.get("Content-Length") or 0)
         url = urlsplit(self.path)
-        watched = not url.path.startswith("/control")
-        fault = next_fault(state, f"{self.command} {self.path}") if watched else None
+        fault = next_fault(state, f"{self.command} {self.path}")
         if fault is not None and fault.status == 0:
-            self._hang_up(state, length, fault.slow)
+            self._hang_up(state, length)
             return
         body = self.rfile.read(length)
         if len(body) < length:  # the client has gone, and sends the whole again: no service would act on a half
@@ -64,20 +62,17 @@ class Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, unquote(url.path), query, headers, body)
         reply = _reply(request, state, fault)
-        if watched:
-            state.remember(self.command, request.path, query, body, reply.status)
-        if watched and next_fault(state, f"answer of {self.command} {self.path}") is not None:
+        state.remember(self.command, request.path, query, body, reply.status)
+        if next_fault(state, f"answer of {self.command} {self.path}") is not None:
             self._close()
         else:
             self._send(reply)
 
     do_PUT = do_POST = do_HEAD = do_DELETE = do_PATCH = do_GET  # noqa: N815 - as above
 
-    def _hang_up(self, state: State, length: int, slow: float) -> None:
+    def _hang_up(self, state: State, length: int) -> None:
         self.rfile.read(length // 2)
-        # Before the wait: nobody stays for its end, which was in the log of a later test.
         state.remember(self.command, unquote(urlsplit(self.path).path), {}, b"", 0)
-        time.sleep(slow)
         self._close()
 
     def _close(self) -> None:
@@ -95,7 +90,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in http.server
-        """Nothing on standard error: the log is asked for."""
+        """Print nothing: the state has a log."""
 
 
 def _reply(request: Request, state: State, fault: Fault | None) -> Answer:

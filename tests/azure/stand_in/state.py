@@ -64,13 +64,10 @@ class State:
             self.log.append({"method": method, "path": path, "query": query, "body": _document(body), "status": status})
 
     def clear(self) -> None:
-        """Forget everything but the address; the computes are those that every test starts with."""
-        for kept in (self.blobs, self.jobs, self.runs, self.script, self.computes):
-            kept.clear()
-        for store in (self.workspace, self.registry):
-            store.assets.clear()
-        self.faults.clear()
-        self.log.clear()
+        """Forget everything but the address. Containers are new, so those that a test holds do not change."""
+        empty = State()
+        for name in ("workspace", "registry", "computes", "blobs", "jobs", "runs", "script", "faults", "log"):
+            setattr(self, name, getattr(empty, name))
 
 
 def _document(body: bytes) -> Any:

@@ -9,6 +9,11 @@ from tests.azure.stand_in.identity import STORAGE
 from tests.azure.stand_in.state import WORKSPACE_ID, State
 from tests.azure.stand_in.storage import SIGNATURE
 
+COMPUTES = {
+    "cpu-cluster": {"vmSize": "STANDARD_DS3_V2", "vmPriority": "Dedicated"},
+    "gpu-cluster": {"vmSize": "STANDARD_ND96ISR_H100_V5", "vmPriority": "Dedicated"},
+}
+"""The clusters that every test finds."""
 DATASTORES = {"workspaceblobstore": "azureml-blobstore", "workspaceartifactstore": "azureml"}
 
 
@@ -22,6 +27,13 @@ def add_compute(state: State, name: str, cluster: dict[str, Any]) -> None:
     properties = {"computeType": "AmlCompute", "provisioningState": "Succeeded", "properties": cluster}
     identity = {"id": f"{WORKSPACE_ID}/computes/{name}", "name": name}
     state.computes[name] = {"location": "westeurope", **identity, "properties": properties}
+
+
+def reset(state: State) -> None:
+    """Forget everything, and add the clusters that every test finds."""
+    state.clear()
+    for name, cluster in COMPUTES.items():
+        add_compute(state, name, {**cluster, "scaleSettings": {"minNodeCount": 0, "maxNodeCount": 8}})
 
 
 def _datastore(state: State, name: str) -> dict[str, Any]:
