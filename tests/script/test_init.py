@@ -13,7 +13,7 @@ import yaml
 from allranks.script.paths import path_role
 from allranks.script.templates import template_lines
 from allranks.spec import check_document, check_quotes, read_spec
-from tests.local.support import allranks
+from tests.in_process import allranks
 
 DISTRIBUTED = """\
 import argparse, os

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.support import allranks
+from tests.in_process import allranks
 
 PLAIN = """\
 import argparse, os

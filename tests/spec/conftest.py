@@ -9,6 +9,9 @@ import pytest
 
 from allranks.errors import Problem, SpecError
 from allranks.spec import check_document, read_spec
+from tests.azure.quick_sdk import libyaml
+
+__all__ = ["libyaml"]
 
 PREPARE = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json

@@ -97,7 +97,6 @@ def chain(folder: Path, length: int, times: int) -> Path:
     return folder / "p0.yaml"
 
 
-@pytest.mark.timeout(20)
 def test_pipelines_that_multiply_or_go_deep_are_refused(tmp_path):
     with pytest.raises(
         SpecError, match=r"has 16,384 steps with those of its nested pipelines; at most 5,000"

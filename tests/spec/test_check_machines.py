@@ -11,7 +11,7 @@ from allranks import catalogue
 from allranks.cli.main import main
 from allranks.errors import Problem
 from allranks.spec import Compute, check_machines, read_spec
-from tests.local.support import allranks
+from tests.in_process import allranks
 
 COMPONENT = """\
 type: command

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from allranks.errors import SpecError
 from allranks.spec import check_document, read_pipeline
-from tests.local.support import run_json
+from tests.in_process import allranks
 
 COMPONENT = """\
 name: show
@@ -47,8 +48,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_pipeline_runs_whatever_the_case_of_its_inputs(file):
-    result = run_json(file, cwd=file.parent)
-    assert result["exit"] == 0, result
+    done = allranks("run", file, "--json", cwd=file.parent)
+    assert done.returncode == 0, done.stdout
+    result = json.loads(done.stdout)
     texts = {name: Path(step["outputs"]["text"]).read_text() for name, step in result["steps"].items()}
     assert texts == {"first": "hello you 3\n", "second": "hello you 4\n", "third": "hello\n"}
 
