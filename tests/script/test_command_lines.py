@@ -173,6 +173,16 @@ def printing(helps: dict[str, str]) -> str:
     return f"import torch.distributed, sys\nprint({helps!r}[' '.join(sys.argv[1:-1])])\n"
 
 
+@pytest.fixture(autouse=True)
+def _torch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let scripts import an empty torch.distributed, for the true one takes them seconds."""
+    folder = tmp_path_factory.mktemp("packages")
+    (folder / "torch/distributed").mkdir(parents=True)
+    (folder / "torch/__init__.py").touch()
+    (folder / "torch/distributed/__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+
+
 @dataclass(frozen=True)
 class Case:
     """A script, the subcommand that is asked for, the inputs that are given and what the script is then to print.

@@ -197,13 +197,19 @@ def test_a_trainer_of_lightning_that_would_not_find_the_other_ranks_is_told(tmp_
 
 
 @pytest.mark.slow
-def test_ranks_of_accelerate_and_of_transformers_form_one_group_without_a_gpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(
+            "from accelerate import Accelerator\nprint('ranks:', Accelerator().num_processes)\n",
+            marks=pytest.mark.exhaustive,
+        ),
+        "from transformers import TrainingArguments\nprint('ranks:', TrainingArguments('out').world_size)\n",
+    ],
+    ids=["accelerate", "transformers"],
+)
+def test_ranks_of_accelerate_and_of_transformers_form_one_group_without_a_gpu(tmp_path: Path, script: str) -> None:
     pytest.importorskip("accelerate")
-    trainer = "from transformers import TrainingArguments\nworld = TrainingArguments('out').world_size\n"
-    (tmp_path / "trainer.py").write_text(trainer + "print('ranks:', world)\n")
-    (tmp_path / "acc.py").write_text(
-        "from accelerate import Accelerator\nprint('ranks:', Accelerator().num_processes)\n"
-    )
-    for script in ("acc.py", "trainer.py"):
-        done = allranks("run", script, "--scale", "1x2", cwd=tmp_path)
-        assert done.stdout.count("ranks: 2") == 2, done.stdout
+    (tmp_path / "train.py").write_text(script)
+    done = allranks("run", "train.py", "--scale", "1x2", cwd=tmp_path)
+    assert done.stdout.count("ranks: 2") == 2, done.stdout
