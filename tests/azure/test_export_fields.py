@@ -74,12 +74,17 @@ def through_yaml(file: Path, function: str, folder: Path) -> tuple[Any, Any]:
         return job, load_job(output)
 
 
-def test_every_field_arrives(tmp_path: Path) -> None:
-    job, loaded = through_yaml(SAMPLES / "all_fields.py", "full", tmp_path)
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [("all_fields.py", "full"), ("pipelines.py", "everything_built"), ("pipelines.py", "tuned_built")],
+)
+def test_every_field_arrives(file: str, function: str, tmp_path: Path) -> None:
+    job, loaded = through_yaml(SAMPLES / file, function, tmp_path)
     ours, theirs = bodies(loaded), bodies(job)
     assert ours.keys() == theirs.keys()
     for name, sent in theirs.items():
         assert ours[name] == sent, name
+    assert loaded._validate().error_messages == {}
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.PIPELINES))

@@ -10,9 +10,10 @@ from azure.ai.ml.entities import Environment
 
 import allranks
 from allranks import catalogue, library
-from allranks.azure.client import connect_registry, quiet_sdk
+from allranks.azure.client import quiet_sdk
 from allranks.errors import SpecError, UsageError
 from tests.azure.stand_in.fixture import StandIn
+from tests.azure.stand_in.state import WORKSPACE_ID
 from tests.azure.submitting import Cli, job_sent, workspace_client
 
 COUNT = command(
@@ -66,50 +67,37 @@ def test_submit_a_pipeline_job(ready: StandIn, tmp_path: Path) -> None:
         allranks.submit(job)
 
 
-def register(client: Any, names: tuple[str, ...], environment: str = "azureml:{}:{}") -> None:
-    """Register components of the library, with their environments named as the place wants it."""
-    with quiet_sdk():
-        for name in names:
-            component = load_component(catalogue.component_files()[name])
-            own = component.environment.removeprefix("azureml:").partition(":")[0]
-            component.environment = environment.format(own, library.VERSION)
-            client.components.create_or_update(component)
-
-
-def test_components_by_their_ids_in_the_workspace(ready: StandIn, cli: Cli) -> None:
-    register(workspace_client(), ("prepare_data", "train_ddp", "evaluate"))
+@pytest.mark.parametrize(
+    ("place", "option", "prefix"),
+    [
+        (("--workspace",), ("--registered",), WORKSPACE_ID),
+        (("--registry", "shared"), ("--registry", "shared"), "azureml://registries/shared"),
+    ],
+    ids=["workspace", "registry"],
+)
+def test_components_by_their_ids(
+    ready: StandIn, cli: Cli, place: tuple[str, ...], option: tuple[str, ...], prefix: str
+) -> None:
+    ready.reset()
+    assert cli("register", "prepare_data", "train_ddp", "evaluate", *place).code == 0
     ready.forget_log()
-    assert cli("submit", "image_classification", "--registered").code == 0
+    assert cli("submit", "image_classification", *option).code == 0
     train = job_sent(ready)["jobs"]["train"]
-    assert train["componentId"].endswith(f"/workspaces/lab/components/train_ddp/versions/{library.VERSION}")
+    assert train["componentId"].endswith(f"{prefix}/components/train_ddp/versions/{library.VERSION}")
     assert train["distribution"]["process_count_per_instance"] == "${{parent.inputs.processes_per_node}}"
     assert not ready.requests("PUT", "/codes/")
     assert not ready.requests("PUT", "/components/")
 
 
-def test_components_by_their_ids_in_a_registry(stand_in: StandIn, cli: Cli) -> None:
-    from azure.ai.ml import load_environment
-
-    with quiet_sdk():
-        client = connect_registry("shared")
-        for name in ("pytorch", "evaluate"):
-            client.environments.create_or_update(load_environment(catalogue.environment_files()[name]))
-    place = "azureml://registries/shared/environments/{}/versions/{}"
-    register(client, ("prepare_data", "train_ddp", "evaluate"), place)
-    done = cli("submit", "image_classification", "--registry", "shared")
-    assert done.code == 0, done.err
-    ids = {step["componentId"] for step in job_sent(stand_in)["jobs"].values()}
-    assert f"azureml://registries/shared/components/train_ddp/versions/{library.VERSION}" in ids
-
-
-def test_a_changed_component_goes_along_as_it_is(ready: StandIn) -> None:
+def test_a_changed_component_goes_along_as_it_is(ready: StandIn, cli: Cli) -> None:
     @pipeline(default_compute="serverless")
     def changed(data: Input(type="uri_folder")) -> None:
         train = load_component(catalogue.component_files()["train_ddp"])
         train.command += " --seed 3"
         train(data=data).name = "train"
 
-    register(workspace_client(), ("train_ddp",))
+    ready.reset()
+    assert cli("register", "train_ddp", "--workspace").code == 0
     data = Input(type="uri_folder", path="azureml://datastores/workspaceblobstore/paths/x")
     allranks.submit(changed(data=data), registered=True)
     assert "azureml_anonymous" in job_sent(ready)["jobs"]["train"]["componentId"]

@@ -140,7 +140,10 @@ def by_binding(data: Input(type="uri_folder"), nodes: int = 2):
     add.distribution.process_count_per_instance = nodes
 
 
-built = small(data=Input(type="uri_folder", path=str(HERE / "add")), start=3)
+DATA = Input(type="uri_folder", path=str(HERE / "add"))
+built = small(data=DATA, start=3)
+everything_built = everything(data=DATA, numbers=Numbers())
+tuned_built = tuned(data=DATA)
 not_a_pipeline = {"neither": "function"}
 
 
