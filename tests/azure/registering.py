@@ -53,7 +53,7 @@ def taken_for_library(folder: Path, version: str = library.VERSION) -> Iterator[
 def register(folder: Path, *arguments: str) -> dict[str, Any]:
     """Register in this process, and return the document that ``--json`` prints."""
     done = in_process.allranks("register", *arguments, "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
