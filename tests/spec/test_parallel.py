@@ -122,6 +122,7 @@ def test_a_sound_step_has_no_problem_and_the_sdk_takes_it(written):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_what_the_sdk_refuses_is_refused(written):
     pytest.importorskip("azure.ai.ml")
