@@ -39,7 +39,7 @@ def become_rank(request: dict[str, Any], out: int, err: int, report: int) -> Pat
     script, *arguments = request["command"]
     sys.argv = [script, *arguments]
     paths = [entry for entry in request["env"].get("PYTHONPATH", "").split(os.pathsep) if entry]
-    sys.path[:] = [str(Path(script).resolve().parent), *paths, *sys.path]
+    sys.path[:] = dict.fromkeys([request["path"], *paths, *sys.path])
     importlib.invalidate_caches()
     random.seed()
     if "numpy" in sys.modules:

@@ -10,6 +10,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from tests import forks
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -23,11 +25,29 @@ def environ(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **extra}
 
 
+def start_allranks(*arguments: str | Path, cwd: Path, **extra: str) -> forks.ForkedCommand:
+    """Start a command line in a process that has imported what it needs already."""
+    return forks.start_allranks(list(map(str, arguments)), environ(**extra), cwd)
+
+
 def allranks(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run a command line to its end."""
-    return subprocess.run(
-        command(*arguments), cwd=cwd, env=environ(**extra), capture_output=True, text=True, check=False
-    )
+    variables, called = environ(**extra), command(*arguments)
+    if forks.needs_start(variables):
+        return subprocess.run(called, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
+    process = start_allranks(*arguments, cwd=cwd, **extra)
+    try:
+        output, errors = process.communicate()
+    except BaseException:
+        process.kill()
+        raise
+    return subprocess.CompletedProcess(called, process.wait(), output, errors)
+
+
+def late(folder: Path) -> dict[str, str]:
+    """Variables of processes whose clock jumps ahead by a day with each file that is made in a new folder."""
+    folder.mkdir(parents=True)
+    return {"JUMPS": str(folder), "PYTHONPATH": f"{ROOT / 'tests/local/late'}:{ROOT}"}
 
 
 def run_json(*arguments: str | Path, cwd: Path, **extra: str) -> dict[str, Any]:
