@@ -258,7 +258,7 @@ class GangExecution(StepExecution):
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
         if self.gang is not None:
-            steps = read_attempt_steps(self.folder, self.gang.started)
+            steps = read_attempt_steps(self.folder, time.time() - (time.monotonic() - self.gang.started))
             self.past_attempts.append(attempt_of(self.gang, self.context.began, status, failure, steps))
 
     def end(self, status: str, failure: StepFailure | None = None) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,9 +122,8 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def read_attempt_steps(folder: StepFolder, started: float) -> AttemptSteps | None:
-    """The steps of the attempt that has just ended, and ``started`` then (monotonic seconds); None of none logged."""
-    began = time.time() - (time.monotonic() - started)
+def read_attempt_steps(folder: StepFolder, began: float) -> AttemptSteps | None:
+    """Return the steps of the attempt that began then (seconds since 1970); None where it logged none."""
     logged: dict[int, float] = {}
     for step, moment in _logged_steps(folder.metrics()):
         logged[step] = max(logged.get(step, 0.0), moment - began)

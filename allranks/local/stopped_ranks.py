@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,18 +27,18 @@ _ASLEEP_SECONDS: Final = 4.0
 class StoppedRanks:
     """Looks twice a second at the processes of the gangs that run, which takes 20 microseconds for each."""
 
-    def __init__(self, look_seconds: float = LOOK_SECONDS) -> None:
-        self._look_seconds = look_seconds
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._next = 0.0
         self._looks: dict[int, tuple[int, bytes]] = {}
 
     def look(self, gangs: Iterable[RankGang]) -> None:
         """End each process that has been stopped in all of the last looks; its gang ends with it."""
-        now = time.monotonic()
+        now = self._clock()
         if now < self._next:
             return
         before = self._looks if now < self._next + _ASLEEP_SECONDS else {}
-        self._next, self._looks = now + self._look_seconds, {}
+        self._next, self._looks = now + LOOK_SECONDS, {}
         for gang in gangs:
             for pid in _descendants(gang.pids):
                 if processes.stat_fields(pid)[:1] == [_STOPPED]:
@@ -48,7 +48,7 @@ class StoppedRanks:
                     count = count + 1 if switches == earlier else 1
                     self._looks[pid] = (count, switches)
                     if count >= STOPPED_LOOKS:
-                        _end(pid, count * self._look_seconds)
+                        _end(pid, count * LOOK_SECONDS)
 
 
 def _descendants(roots: Iterable[int]) -> Iterator[int]:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
+import sys
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from allranks.local.folders import RunsHome
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step
-from tests.waiting import TIMEOUT, wait_for
+from allranks.local.parallel import worker
+from allranks.local.parallel.coordinator import BatchCoordinator, StepFailedError, run_order
+from allranks.local.parallel.plan import BatchRules
+from tests.local.support import ROOT, allranks, carrying, pipeline, run_json, start_allranks, step
+from tests.waiting import wait_for
 
 SCORE = """
-    import os, sys, time
+    import os, signal, sys
     from pathlib import Path
 
     def init():
@@ -74,11 +78,26 @@ def step_folder(home: Path, result: dict, name: str = "score") -> Path:
     return RunsHome(home / ".allranks").run(result["run_id"]).step(name).path
 
 
+LAST_FIRST = SCORE.replace(
+    "return",
+    """done, first = Path(os.environ["DONE"]), Path(mini_batch[0]).name
+        if first == "f00":
+            from tests.waiting import wait_for
+            wait_for(lambda: len(os.listdir(done)) == 3)
+        (done / first).touch()
+        return""",
+)
+
+
 def test_results_stand_in_the_order_of_the_mini_batches_whoever_was_faster(tmp_path):
-    slow_first = SCORE.replace("return", 'time.sleep(0.5 * any(path.endswith("f00") for path in mini_batch)); return')
+    (tmp_path / "done").mkdir()
+    changes = {
+        "resources": {"instance_count": 2},
+        "environment_variables": {"DONE": str(tmp_path / "done"), "PYTHONPATH": str(ROOT)},
+    }
     file = jobs(
-        project(tmp_path, slow_first),
-        score=parallel(resources={"instance_count": 2}, task_program_arguments="--model 'a  b' --flag"),
+        project(tmp_path, LAST_FIRST),
+        score=parallel(task_program_arguments="--model 'a  b' --flag", **changes),
         use=step("wc -l < ${{inputs.x}}", inputs="x: '${{parent.jobs.score.outputs.out}}'"),
     )
     result = run_json(file, cwd=tmp_path)
@@ -101,10 +120,15 @@ def test_results_stand_in_the_order_of_the_mini_batches_whoever_was_faster(tmp_p
 
 
 FAULTY = """
-    import os, sys, time
+    import os, signal, sys
     from pathlib import Path
 
     def init(): pass
+
+    def hang(mini_batch):
+        Path(os.environ["SEEN"], f"{{Path(mini_batch[0]).name}}-{{os.getpid()}}").touch()
+        while True:
+            signal.pause()
 
     def run(mini_batch):
         seen = Path(os.environ["SEEN"], Path(mini_batch[0]).name)
@@ -115,11 +139,6 @@ FAULTY = """
         {code}
         return list(map(os.path.basename, mini_batch))
 """
-STOPS_THE_COORDINATOR = """while len(os.listdir(os.environ["SEEN"])) < 2: time.sleep(0.01)
-        parent = os.getppid()
-        os.kill(parent, 19)
-        os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"sleep 0.5; kill -CONT {parent}")
-        raise ValueError("no")"""
 
 
 @dataclass(frozen=True)
@@ -146,8 +165,8 @@ class Trouble:
 
 
 NO = "raise ValueError('no')"
-RETRIED = {"retry_settings": {"max_retries": 2, "timeout": 1}}
-ONCE = {"retry_settings": {"max_retries": 0, "timeout": 1}}
+RETRIED = {"retry_settings": {"max_retries": 2, "timeout": 60}}
+ONCE = {"retry_settings": {"max_retries": 0, "timeout": 60}}
 TROUBLES = {
     "raises": Trouble(
         "if number == 3 and tries < 3: raise ValueError('later')",
@@ -159,12 +178,6 @@ TROUBLES = {
         "if number == 3 and tries < 3: os.kill(os.getpid(), 9)",
         tries=(1, 1, 1, 3, 1, 1, 1),
         metrics={"retries": 2},
-        changes=RETRIED,
-    ),
-    "hangs": Trouble(
-        "if number == 3 and tries < 2: time.sleep(60)",
-        tries=(1, 1, 1, 2, 1, 1, 1),
-        metrics={"retries": 1, "timeouts": 1},
         changes=RETRIED,
     ),
     "left_out": Trouble(
@@ -180,12 +193,6 @@ TROUBLES = {
         metrics={"failed_items": 0},
         changes={"task_append_row_to": None, "outputs": None, "mini_batch_error_threshold": 0, "error_threshold": -1},
     ),
-    "all_too_slow": Trouble(
-        "time.sleep(60)",
-        "all 7 mini batches have failed; 7 calls of run() took longer than retry_settings.timeout = 1 s: raise it",
-        metrics={"mini_batches": 7, "timeouts": 7},
-        changes=ONCE,
-    ),
     "too_many_batches": Trouble(
         NO, "mini_batch_error_threshold is 1", changes=ONCE | {"mini_batch_error_threshold": 1}
     ),
@@ -199,12 +206,6 @@ TROUBLES = {
         "if number < 3: raise ValueError('no')",
         "3 of 7 mini batches have failed, and allowed_failed_percent is 30",
         changes=ONCE | {"task_program_arguments": "--allowed_failed_percent 30"},
-    ),
-    "two_at_once": Trouble(
-        STOPS_THE_COORDINATOR,
-        "failed: 1 mini batch has failed, and",
-        tries=(1, 1),
-        changes=ONCE | {"mini_batch_error_threshold": 0},
     ),
     "no_model": Trouble(
         script="def init(): raise SystemExit('no model')\ndef run(mini_batch): return mini_batch\n", why="no model"
@@ -247,14 +248,77 @@ def test_mini_batches_that_fail_are_tried_again_left_out_or_fail_the_step(troubl
     assert carrying(f"AZUREML_ROOT_RUN_ID={result['run_id']}") == []
 
 
+ONCE_TOO_SLOW = (
+    "if number == 1 and not (seen.parent / 'slow').exists(): (seen.parent / 'slow').touch(); hang(mini_batch)"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "retries", "said"),
+    [
+        (
+            ONCE_TOO_SLOW,
+            1,
+            "finished: mini_batches 3, failed_mini_batches 0, items 3, failed_items 0, retries 1, timeouts 1",
+        ),
+        (
+            "hang(mini_batch)",
+            0,
+            "failed: all 3 mini batches have failed; 3 calls of run() took longer than retry_settings.timeout = 60 s: raise it",
+        ),
+    ],
+)
+def test_a_call_that_takes_too_long_is_ended(tmp_path, monkeypatch, capsys, code, retries, said):
+    """The coordinator runs here, with a clock that goes on while a call hangs."""
+    project(tmp_path, FAULTY.format(code=code), files=3)
+    (tmp_path / "hung").mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    place = {"number": 0, "cwd": str(tmp_path / "src"), "log": str(tmp_path / "log")}
+    order = {
+        "rules": BatchRules("files", "uri_folder", 1, -1, -1, retries, 60.0, "INFO", "").document(),
+        "input": str(tmp_path / "data"),
+        "append_to": str(tmp_path / "out"),
+        "folder": str(tmp_path),
+        "program": worker.__file__,
+        "worker": {"entry_script": "score.py", "arguments": [], "header": False, "logging_level": "INFO"},
+        "workers": [{**place, "variables": {"PATH": path, "SEEN": str(tmp_path / "hung")}}],
+    }
+    seconds = [0.0]
+
+    def clock() -> float:
+        hung = [path.name.partition("-")[2] for path in (tmp_path / "hung").glob("*-*")]
+        seconds[0] += 50.0 * any(Path("/proc", pid).exists() for pid in hung)
+        return seconds[0]
+
+    try:
+        run_order(order, clock)
+    except StepFailedError as error:
+        print("failed:", error)
+    assert said in capsys.readouterr().out
+    assert not retries or (tmp_path / "out").read_text() == "f00\nf01\nf02\n"
+
+
+def test_the_first_failure_too_many_ends_the_step_and_a_second_one_is_not_counted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").mkdir()
+    rules = BatchRules("files", "uri_folder", 1, -1, 0, 0, 60.0, "INFO", "")
+    coordinator = BatchCoordinator(rules, [["a"], ["b"]], tmp_path, [], tmp_path, {})
+    failed = {"what": "failed", "error": "no"}
+    failing: Any = SimpleNamespace(heard=lambda: [failed, failed], batch=0)
+    with pytest.raises(StepFailedError, match=r"^1 mini batch has failed, and mini_batch_error_threshold is 0"):
+        coordinator._listen(failing, has_died=False)
+
+
 def test_nothing_outlives_an_engine_that_is_killed_and_the_next_start_begins_anew(tmp_path):
-    code = "time.sleep(60 if number > 2 and not os.path.exists('/proc/self/nothing') and 'GO' not in os.environ else 0)"
     (tmp_path / "seen").mkdir()
     text = parallel(mini_batch_size="1", environment_variables={"SEEN": str(tmp_path / "seen")})
-    file = jobs(project(tmp_path, FAULTY.format(code=code)), score=text)
-    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
+    file = jobs(
+        project(tmp_path, FAULTY.format(code="if number > 2 and 'GO' not in os.environ: hang(mini_batch)")), score=text
+    )
+    engine = start_allranks("run", file, cwd=tmp_path)
     try:
-        wait_for((tmp_path / "seen" / "f04").exists)
+        wait_for((tmp_path / "seen" / "f04").exists, [engine])
         run_id = RunsHome(tmp_path / ".allranks").all_runs()[-1].id
         assert len(carrying(f"AZUREML_ROOT_RUN_ID={run_id}")) >= 3  # the coordinator and two workers
     finally:
@@ -263,20 +327,17 @@ def test_nothing_outlives_an_engine_that_is_killed_and_the_next_start_begins_ane
     wait_for(lambda: carrying(f"AZUREML_ROOT_RUN_ID={run_id}") == [])
     result = run_json(file, cwd=tmp_path, GO="1")
     assert result["exit"] == 0
-    assert [len(path.read_text()) for path in sorted((tmp_path / "seen").iterdir())] == [2, 2, 2, 2, 2, 1, 1]
+    assert [len(path.read_text()) for path in sorted((tmp_path / "seen").glob("f??"))] == [2, 2, 2, 2, 2, 1, 1]
 
 
 def test_ctrl_c_ends_the_workers(tmp_path):
-    text = SCORE.replace("return", "time.sleep(60); return")
-    file = jobs(project(tmp_path, text), score=parallel())
-    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
+    file = jobs(project(tmp_path, SCORE.replace("return", "signal.pause(); return")), score=parallel())
+    engine = start_allranks("run", file, cwd=tmp_path)
     runs = RunsHome(tmp_path / ".allranks")
-    logs = wait_for(lambda: runs.all_runs() and runs.all_runs()[-1].step("score").logs)
-    wait_for(
-        lambda: (logs / "std_log_process_1.txt").is_file() and "init" in (logs / "std_log_process_1.txt").read_text()
-    )
+    log = wait_for(lambda: runs.all_runs() and runs.all_runs()[-1].step("score").log(1), [engine])
+    wait_for(lambda: log.is_file() and "init" in log.read_text(), [engine])
     engine.send_signal(signal.SIGINT)
-    assert engine.wait(20) == 130
+    assert engine.wait() == 130
     assert carrying(f"AZUREML_ROOT_RUN_ID={runs.all_runs()[-1].id}") == []
 
 
@@ -339,27 +400,6 @@ def test_a_parallel_component_is_a_target_and_a_step_may_change_its_settings(tmp
     assert result["steps"]["score"]["metrics"]["mini_batches"] == 2
 
 
-def test_a_killed_worker_is_replaced(tmp_path):
-    script = SCORE.replace("return", "time.sleep(0.3); return")
-    file = jobs(project(tmp_path, script), score=parallel(mini_batch_size="1"))
-    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
-    runs = RunsHome(tmp_path / ".allranks")
-    log = wait_for(lambda: runs.all_runs() and runs.all_runs()[-1].step("score").log(1))
-    wait_for(lambda: log.is_file() and "init" in log.read_text())
-    victims = [pid for pid in carrying("AZUREML_PROCESS_NAME=rank_1") if str(tmp_path) in _folder(pid)]
-    assert len(victims) == 1
-    os.kill(victims[0], signal.SIGKILL)
-    output, _ = engine.communicate(timeout=TIMEOUT)
-    assert engine.returncode == 0
-    score = json.loads(output)["steps"]["score"]
-    assert Path(score["outputs"]["out"]).read_text() == "".join(f"f{n:02} {n}\n" for n in range(7))
-    assert log.read_text().count("init") == 2
-
-
-def _folder(pid: int) -> str:
-    return str(Path(f"/proc/{pid}/cwd").readlink())
-
-
 PYTHON = """
     from azure.ai.ml import Input, Output
     from azure.ai.ml.dsl import pipeline
@@ -381,7 +421,6 @@ PYTHON = """
 
 @pytest.mark.slow
 def test_a_python_pipeline_runs_and_is_written_as_yaml(tmp_path):
-    pytest.importorskip("azure.ai.ml")
     project(tmp_path)
     (tmp_path / "many.py").write_text(textwrap.dedent(PYTHON))
     result = run_json("many.py:scoring", "data=data", cwd=tmp_path)
@@ -394,14 +433,10 @@ def test_a_python_pipeline_runs_and_is_written_as_yaml(tmp_path):
 
 
 def test_what_would_be_sent_names_nodes_and_workers(tmp_path):
-    pytest.importorskip("azure.ai.ml")
     file = jobs(project(tmp_path), score=parallel(resources={"instance_count": 3}))
-    done = allranks("submit", file, "--dry-run", "--json", "--compute", "c", cwd=tmp_path)
-    sent = json.loads(done.stdout)["steps"]["score"]
-    assert (sent["nodes"], sent["processes"], sent["files"]) == (3, 2, 1)
     changes = ("--scale", "score=2x5", "--compute", "serverless", "--instance-type", "score=Standard_E4s_v3")
     changed = json.loads(allranks("submit", file, "--dry-run", "--json", *changes, cwd=tmp_path).stdout)
-    assert {"nodes": 2, "processes": 5}.items() <= changed["steps"]["score"].items()
+    assert {"nodes": 2, "processes": 5, "files": 1}.items() <= changed["steps"]["score"].items()
     refused = allranks("submit", file, "--dry-run", "--timeout", "score=2h", "--compute", "c", cwd=tmp_path)
     assert refused.returncode == 2
     assert "timeout of a parallel step" in refused.stderr

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import time
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,14 @@ import pytest
 from allranks.local.checkpoints import newest_checkpoint
 from allranks.local.folders import StepFolder
 from allranks.local.goodput import RestartSummary, read_attempt_steps, restart_words, summarise_attempts
-from tests.local.support import allranks, command, environ, pipeline, run_json, step
+from tests.local.support import allranks, environ, pipeline, run_json, step
 from tests.waiting import wait_for
 
 KEPT = "out: {type: uri_folder, mode: rw_mount}"
 WRITE = "n=$(ls ${{outputs.out}} | wc -l); echo whole > ${{outputs.out}}/checkpoint-$((n + 1)); "
 ONCE = "echo whole > ${{outputs.out}}/checkpoint-1; "
 DIE = "kill -KILL $$"
+BEGAN = 1.8e9
 
 
 def jobs(folder: Path, **commands: str) -> Path:
@@ -138,22 +138,20 @@ def test_a_checkpoint_of_ours_counts_when_it_is_whole(tmp_path: Path) -> None:
 
 
 def attempt(folder: Path, steps: range, seconds_each: float, first: float, continued: int | None = None) -> StepFolder:
-    """The folder of an attempt that began now, made its first step after so many seconds, and logs each one."""
+    """The folder of an attempt that began at BEGAN, made its first step after so many seconds, and logs each one."""
     found = StepFolder(folder)
     found.metrics().parent.mkdir(parents=True)
     found.logs.mkdir(parents=True)
     lines = [f"continuing from /x/step-{continued:08d}: step {continued}, epoch 1"] if continued is not None else []
     found.log(0).write_text("\n".join(["distributed: hello", *lines, ""]))
-    began = time.time()
-    entries = [{"time": began + first + n * seconds_each, "step": number} for n, number in enumerate(steps)]
+    entries = [{"time": BEGAN + first + n * seconds_each, "step": number} for n, number in enumerate(steps)]
     found.metrics().write_text("".join(json.dumps(entry) + "\n" for entry in entries) + '{"step": 99, "ti')
     return found
 
 
 def test_steps_that_were_made_again_are_lost_and_only_kept_ones_count(tmp_path: Path) -> None:
-    now = time.monotonic()
-    one = read_attempt_steps(attempt(tmp_path / "1", range(10, 60, 10), 10.0, 20.0), now)
-    two = read_attempt_steps(attempt(tmp_path / "2", range(40, 101, 10), 10.0, 20.0, continued=30), now)
+    one = read_attempt_steps(attempt(tmp_path / "1", range(10, 60, 10), 10.0, 20.0), BEGAN)
+    two = read_attempt_steps(attempt(tmp_path / "2", range(40, 101, 10), 10.0, 20.0, continued=30), BEGAN)
     assert one is not None
     assert two is not None
     assert (one.first, one.last, two.first, two.last) == (0, 50, 30, 100)
@@ -167,7 +165,7 @@ def test_steps_that_were_made_again_are_lost_and_only_kept_ones_count(tmp_path: 
 def test_what_anybody_may_write_does_no_harm(tmp_path: Path) -> None:
     folder = StepFolder(tmp_path)
     folder.metrics().parent.mkdir(parents=True)
-    assert read_attempt_steps(folder, time.monotonic()) is None
+    assert read_attempt_steps(folder, BEGAN) is None
     odd: list[Any] = [
         [],
         None,
@@ -177,29 +175,36 @@ def test_what_anybody_may_write_does_no_harm(tmp_path: Path) -> None:
         {"step": 1},
     ]
     folder.metrics().write_text("".join(json.dumps(one) + "\n" for one in odd) + "[" * 5000)
-    assert read_attempt_steps(folder, time.monotonic()) is None
+    assert read_attempt_steps(folder, BEGAN) is None
     folder.metrics().write_text('{"step": 5, "time": 0}\n')
-    found = read_attempt_steps(folder, time.monotonic())
+    found = read_attempt_steps(folder, BEGAN)
     assert found is not None
     assert summarise_attempts([(0.0, "", found)], 1).goodput is None
 
 
-def test_a_node_is_told_from_one_of_its_ranks(tmp_path: Path) -> None:
-    """The engine may see the end of one before the other one is killed."""
+PATIENT = """\
+import sys
+from allranks.cli.main import main
+from allranks.local import watch
+watch._NODE_SECONDS = float(sys.argv.pop(1))
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("victims", "cause", "patience"), [([2, 3], "lost node", "300"), ([1], "lost process", "0.2")])
+def test_a_node_is_told_from_one_of_its_ranks(victims: list[int], cause: str, patience: str, tmp_path: Path) -> None:
+    """The engine sees the end of one before the other one is killed."""
     script = "echo $$ > ${{outputs.out}}/$RANK; sleep 600"
     more = "distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}"
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{train: {step(script, outputs=KEPT, more=more)}}}\n")
-    for victims, cause in (([2, 3], "lost node"), ([1], "lost process")):
-        with subprocess.Popen(
-            command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True
-        ) as engine:
-            pids = {rank: wait_for(lambda rank=rank: pid_of(tmp_path, rank)) for rank in range(4)}
-            for rank in victims:
-                os.kill(pids[rank], signal.SIGKILL)
-                time.sleep(0.01)
-            failure = json.loads(engine.communicate()[0])["steps"]["train"]["failure"]
-        assert (failure["cause"], failure["rank"] in victims) == (cause, True)
-        shutil.rmtree(tmp_path / ".allranks")
+    called = [sys.executable, "-c", PATIENT, patience, "run", file, "--json"]
+    with subprocess.Popen(called, cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True) as engine:
+        pids = {rank: wait_for(lambda rank=rank: pid_of(tmp_path, rank), [engine]) for rank in range(4)}
+        for rank in victims:
+            os.kill(pids[rank], signal.SIGKILL)
+            wait_for(lambda rank=rank: not Path(f"/proc/{pids[rank]}").exists())
+        failure = json.loads(engine.communicate()[0])["steps"]["train"]["failure"]
+    assert (failure["cause"], failure["rank"] in victims) == (cause, True)
 
 
 def pid_of(folder: Path, rank: int) -> int | None:

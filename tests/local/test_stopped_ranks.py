@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from allranks.local import processes
-from allranks.local.stopped_ranks import STOPPED_LOOKS, StoppedRanks
+from allranks.local.stopped_ranks import LOOK_SECONDS, STOPPED_LOOKS, StoppedRanks
 from tests.local.support import pipeline, run_json, step
+from tests.waiting import wait_for
 
-LOOK_SECONDS = 0.02
 STOPS = """
-import os, signal, time
+import os, signal
 if os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "1":
     os.kill(os.getpid(), signal.SIGSTOP)
-time.sleep(60)
+signal.pause()
 """
 
 
@@ -38,14 +38,13 @@ def test_a_stopped_rank_of_a_foreign_script_is_named(kind: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("is_continued", [True, False], ids=["slow", "stopped"])
 def test_who_is_stopped_and_continued_in_turns_is_slow_and_does_not_stand_still(is_continued: bool) -> None:
-    ranks = StoppedRanks(LOOK_SECONDS)
+    looks = count(step=LOOK_SECONDS)
+    ranks = StoppedRanks(looks.__next__)
     with subprocess.Popen(["sleep", "60"]) as program:
         gangs: list[Any] = [SimpleNamespace(pids=[program.pid])]
         program.send_signal(signal.SIGSTOP)
         for _ in range(2 * STOPPED_LOOKS):
-            while processes.stat_fields(program.pid)[0] not in (b"T", b"Z"):
-                time.sleep(0.001)
-            time.sleep(LOOK_SECONDS)
+            wait_for(lambda: processes.stat_fields(program.pid)[0] in (b"T", b"Z"))
             ranks.look(gangs)
             if is_continued:
                 program.send_signal(signal.SIGCONT)

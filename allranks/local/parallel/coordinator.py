@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ class BatchCoordinator:
         folder: for results of single mini batches.
         places: where workers may run; no more are started than there are mini batches.
         program: the worker's, with ``settings`` for it.
+        clock: returns the seconds by which calls take too long.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class BatchCoordinator:
         places: list[WorkerPlace],
         program: Path,
         settings: dict[str, Any],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self.tally = BatchTally(rules, len(batches))
         self.results: dict[int, tuple[Path, bool]] = {}  # whether the first line is a header
         self._rules, self._batches, self._folder = rules, batches, folder
@@ -78,7 +82,7 @@ class BatchCoordinator:
                 worker = self._workers.get(key.data)
                 if worker is not None and key.fd in (worker.pidfd, worker.answers):
                     self._listen(worker, has_died=key.fd == worker.pidfd)
-            now = time.monotonic()
+            now = self._clock()
             for worker in list(self._workers.values()):
                 if worker.deadline < now and (worker.batch is not None or not worker.is_ready):
                     self._time_out(worker)
@@ -103,7 +107,7 @@ class BatchCoordinator:
                 _say(f"worker {worker.place.number} ended with exit code {code} after its last mini batch")
 
     def _start(self, place: WorkerPlace) -> None:
-        worker = Worker(place, self._program, self._settings, self._rules.first_task_timeout)
+        worker = Worker(place, self._program, self._settings, self._rules.first_task_timeout, self._clock)
         self._workers[place.number] = worker
         self._selector.register(worker.answers, selectors.EVENT_READ, place.number)
         self._selector.register(worker.pidfd, selectors.EVENT_READ, place.number)
@@ -216,7 +220,7 @@ class BatchCoordinator:
             file.write(json.dumps(line) + "\n")
 
 
-def run_order(order: dict[str, Any]) -> None:
+def run_order(order: dict[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
     """Carry out a parallel step; see ``execution.py`` for the order.
 
     Raises:
@@ -234,7 +238,8 @@ def run_order(order: dict[str, Any]) -> None:
         WorkerPlace(one["number"], Path(one["cwd"]), one["variables"], Path(one["log"])) for one in order["workers"]
     ]
     _say(f"{len(batches)} mini batches for {len(places[: len(batches)])} workers")
-    coordinator = BatchCoordinator(rules, batches, folder / "results", places, Path(order["program"]), order["worker"])
+    program = Path(order["program"])
+    coordinator = BatchCoordinator(rules, batches, folder / "results", places, program, order["worker"], clock)
     try:
         coordinator.run()
     finally:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,14 +35,22 @@ class Worker:
     Attributes:
         batch: the index of the mini batch that it has, or None; ``attempt`` counts from 0.
         is_ready: whether ``init`` has returned; ``is_running``: whether ``run`` has been called with the mini batch.
-        deadline: when what it does now has taken too long (monotonic seconds), for the reason ``limit``.
+        deadline: when what it does now has taken too long (seconds of the clock), for the reason ``limit``.
     """
 
-    def __init__(self, place: WorkerPlace, program: Path, settings: dict[str, Any], patience: float) -> None:
+    def __init__(
+        self,
+        place: WorkerPlace,
+        program: Path,
+        settings: dict[str, Any],
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.place = place
         self.batch: int | None = None
         self.is_ready = self.is_running = False
-        self.deadline = time.monotonic() + patience
+        self._clock = clock
+        self.deadline = clock() + patience
         self.limit = f"init() has not returned after {patience:g} s"
         self._received = b""
         order_end, self._orders = os.pipe()
@@ -71,7 +80,7 @@ class Worker:
 
     def expect(self, seconds: float, limit: str) -> None:
         """It has so many seconds for what it does next."""
-        self.deadline, self.limit = time.monotonic() + seconds, limit
+        self.deadline, self.limit = self._clock() + seconds, limit
 
     def heard(self) -> list[dict[str, Any]]:
         """What it has answered since the last look."""
