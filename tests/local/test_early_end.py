@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.local.support import allranks, carrying, command, environ, pipeline, step
-from tests.waiting import TIMEOUT, wait_for
+from tests.forks import ForkedCommand
+from tests.local.support import allranks, carrying, pipeline, start_allranks, step
+from tests.waiting import wait_for
 
 SAVES = """
-rank=${RANK:-$OMPI_COMM_WORLD_RANK}
+cd {folder}
+rank=${{RANK:-$OMPI_COMM_WORLD_RANK}}
 [ -e "$1/1" ] && echo "going on from $(ls "$1" | tr '\\n' ' ')" && exit
-trap 'touch saving_$rank; sleep $2; touch "$1/$rank"; exit 143' TERM
+echo $$ > pid_$rank.new && mv pid_$rank.new pid_$rank
+trap 'touch saving_$rank; {save}; touch "$1/$rank"; exit 143' TERM
 touch ready_$rank
 while :; do sleep 0.05; done
 """
+# Rank 1 saves when rank 0 has ended.
+ONE_BY_ONE = "while [ $rank = 1 ] && kill -0 $(cat pid_0) 2> /dev/null; do sleep 0.05; done"
 
 
-def start(folder: Path, seconds: float, kind: str = "pytorch", ranks: int = 2, more: str = "") -> subprocess.Popen[str]:
-    """A run of ranks that save for so long when they are asked to end, once all wait for that."""
-    (folder / "save.sh").write_text(SAVES.replace("ready_", f"{folder}/ready_").replace("saving_", f"{folder}/saving_"))
+def start(folder: Path, save: str, kind: str = "pytorch", ranks: int = 2, more: str = "") -> ForkedCommand:
+    """A run of ranks that save by this command when they are asked to end, once all wait for that."""
+    (folder / "save.sh").write_text(SAVES.format(folder=folder, save=save))
     train = step(
-        f"bash {folder}/save.sh ${{{{outputs.out}}}} {seconds}",
+        f"bash {folder}/save.sh ${{{{outputs.out}}}}",
         outputs="out: {type: uri_folder, mode: rw_mount}",
         more=f"distribution: {{type: {kind}, process_count_per_instance: {ranks}}}",
     )
     file = pipeline(folder, f"type: pipeline\njobs: {{train: {train}{more}}}\n")
-    engine = subprocess.Popen(
-        command("run", file), cwd=folder, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    wait_for(lambda: all((folder / f"ready_{rank}").exists() for rank in range(ranks)))
+    engine = start_allranks("run", file, cwd=folder)
+    wait_for(lambda: all((folder / f"ready_{rank}").exists() for rank in range(ranks)), [engine])
     return engine
 
 
@@ -44,9 +46,9 @@ def document(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["pytorch", pytest.param("mpi", marks=pytest.mark.slow)])
 def test_ranks_that_can_save_do_so_and_the_next_start_goes_on(kind: str, tmp_path: Path) -> None:
-    engine = start(tmp_path, 0.5, kind)
+    engine = start(tmp_path, ONE_BY_ONE, kind)
     engine.send_signal(signal.SIGINT)
-    output, _ = engine.communicate(timeout=TIMEOUT)
+    output = "".join(engine.communicate())
     assert engine.returncode == 130, output
     assert output.count("note: stopping: the ranks have 30 s to save what they have; Ctrl-C once more ends them") == 1
     state = document(tmp_path)
@@ -59,12 +61,12 @@ def test_ranks_that_can_save_do_so_and_the_next_start_goes_on(kind: str, tmp_pat
 
 def test_twice_ends_everything_and_who_cannot_save_ends_at_once(tmp_path: Path) -> None:
     other = f", other: {step(f'touch {tmp_path}/begun; sleep 300')}"
-    engine = start(tmp_path, 300, ranks=1, more=other)
+    engine = start(tmp_path, "sleep 300", ranks=1, more=other)
     wait_for((tmp_path / "begun").exists)
     engine.send_signal(signal.SIGINT)
     wait_for((tmp_path / "saving_0").exists)
     engine.send_signal(signal.SIGINT)
-    output, _ = engine.communicate(timeout=TIMEOUT)
+    output = "".join(engine.communicate())
     assert engine.returncode == 130
     assert "other: cancelled" in output.partition("train: cancelled")[0], "before the one that could save"
     assert not carrying(f"AZUREML_ROOT_RUN_ID={document(tmp_path)['run_id']}")

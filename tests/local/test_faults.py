@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.support import ROOT, allranks, carrying, command, environ, pipeline, run_json, step
+from tests.local.support import ROOT, allranks, carrying, command, environ, pipeline, run_json, start_allranks, step
 from tests.waiting import TIMEOUT, wait_for
 
 # A rank with children of every kind: in its group, in a session of its own, and with an empty environment.
@@ -37,16 +37,14 @@ def running(tmp_path):
         }
         """,
     )
-    engine = subprocess.Popen(
-        command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    engine = start_allranks("run", file, cwd=tmp_path)
     try:
-        wait_for(lambda: all(Path(f"{flag}_{rank}").exists() for rank in range(4)))
-        sleepers = wait_for(lambda: sleeping_in(tmp_path, 16))
-        yield engine, marker, sleepers, tmp_path
+        wait_for(lambda: all(Path(f"{flag}_{rank}").exists() for rank in range(4)), [engine])
+        wait_for(lambda: sleeping_in(tmp_path, 16))
+        yield engine, marker, tmp_path
     finally:
         engine.kill()
-        engine.communicate()
+        engine.wait()
         for pid in carrying(marker):
             os.kill(pid, signal.SIGKILL)
 
@@ -69,9 +67,9 @@ def gone(folder: Path) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_everything_and_says_so(running, number):
-    engine, _, _, folder = running
+    engine, _, folder = running
     engine.send_signal(number)
-    assert engine.wait(timeout=TIMEOUT) == 128 + number
+    assert engine.wait() == 128 + number
     wait_for(lambda: gone(folder))
     state = json.loads(next((folder / ".allranks/runs").glob("*/run.json")).read_text())
     assert state["status"] == "cancelled"
@@ -79,20 +77,21 @@ def test_a_signal_ends_everything_and_says_so(running, number):
 
 
 ASKS = """
-import os, signal, time
+import os, signal
 from pathlib import Path
 here = Path(os.environ["FOLDER"])
 asked = (signal.SIGINT, signal.SIGHUP)
 (here / "state").write_text(str([int(one) for one in asked if signal.getsignal(one) is signal.SIG_IGN]))
 (here / "state").rename(here / "ignored")
-while not (here / "go").exists():
-    time.sleep(0.01)
+(here / "go").read_text()  # a pipe
 """
 
 
 def test_what_it_was_started_to_ignore_ends_nothing(tmp_path):
-    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('python state.py', more='code: .')}}}\n")
-    (tmp_path / "state.py").write_text(ASKS)
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('python state.py', more='code: ./code')}}}\n")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/state.py").write_text(ASKS)
+    os.mkfifo(tmp_path / "go")
     engine = subprocess.Popen(
         ["nohup", *command("run", "--json", file)],
         cwd=tmp_path,
@@ -100,16 +99,16 @@ def test_what_it_was_started_to_ignore_ends_nothing(tmp_path):
         stdout=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a shell does behind & in a script
     )
-    wait_for((tmp_path / "ignored").exists)
+    wait_for((tmp_path / "ignored").exists, [engine])
     for number in (signal.SIGHUP, signal.SIGINT):
         engine.send_signal(number)
-    (tmp_path / "go").touch()
+    (tmp_path / "go").write_text("")
     assert json.loads(engine.communicate(timeout=TIMEOUT)[0])["status"] == "succeeded"
     assert (tmp_path / "ignored").read_text() == "[]", "its ranks have Azure's"
 
 
 def test_nothing_outlives_an_engine_that_is_killed(running):
-    engine, _, _, folder = running
+    engine, _, folder = running
     engine.kill()
     wait_for(lambda: gone(folder))
     listed = allranks("runs", "list", cwd=folder)
@@ -117,22 +116,18 @@ def test_nothing_outlives_an_engine_that_is_killed(running):
 
 
 def test_nothing_outlives_an_engine_whose_guard_was_killed_before(running):
-    engine, _, _, folder = running
-    guard = next(
-        pid for pid in children_of(engine.pid) if (Path("/proc") / str(pid) / "cmdline").read_bytes() == cmdline(engine)
-    )
+    engine, _, folder = running
+    (guard,) = forks_of(engine.pid)
     os.kill(guard, signal.SIGKILL)
-    wait_for(lambda: any(pid != guard and cmdline_of(pid) == cmdline(engine) for pid in children_of(engine.pid)))
+    wait_for(lambda: forks_of(engine.pid) - {guard})
     engine.kill()
-    assert wait_for(lambda: gone(folder))
+    wait_for(lambda: gone(folder))
 
 
-def cmdline(process: subprocess.Popen[bytes]) -> bytes:
-    return cmdline_of(process.pid)
-
-
-def cmdline_of(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+def forks_of(pid: int) -> set[int]:
+    """The children of a process that run its own program; a killed one has none."""
+    own = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return {child for child in children_of(pid) if Path(f"/proc/{child}/cmdline").read_bytes() == own}
 
 
 def children_of(pid: int) -> list[int]:
@@ -140,13 +135,13 @@ def children_of(pid: int) -> list[int]:
 
 
 def test_one_killed_rank_ends_the_gang(running):
-    engine, marker, _, folder = running
+    engine, marker, folder = running
     ranks = set(carrying(marker)) & set(children_of(engine.pid))
     rank_3 = next(pid for pid in ranks if b"\0RANK=3\0" in Path(f"/proc/{pid}/environ").read_bytes())
     os.kill(rank_3, signal.SIGKILL)
-    output, _ = engine.communicate(timeout=TIMEOUT)
+    output = "".join(engine.communicate())
     assert engine.returncode == 1
-    assert b"rank 3 on node 1 was killed by SIGKILL" in output
+    assert "rank 3 on node 1 was killed by SIGKILL" in output
     assert gone(folder)
 
 
@@ -158,69 +153,54 @@ def test_what_a_step_leaves_in_the_background_ends_with_it(tmp_path):
 
 
 COUNTING = """
-import os, pathlib, sys, time
+import os, pathlib, sys
 checkpoints, other = map(pathlib.Path, sys.argv[1:3])
 done = sorted(int(p.name) for p in checkpoints.iterdir())
 assert not list(other.iterdir()), "an output that is not rw_mount starts empty"
 (other / "leftover").write_text("x")
 for number in range(len(done), 6):
-    time.sleep(0.2)
+    if number == 3:
+        pathlib.Path(os.environ["AT"], "go").read_text()  # at first a pipe
     (checkpoints / str(number)).write_text(str(os.getpid()))
 (other / "first").write_text(str(len(done)))
 """
 
 
-def counting(folder: Path) -> Path:
-    (folder / "code").mkdir(exist_ok=True)
-    (folder / "code/count.py").write_text(COUNTING)
-    return pipeline(
-        folder,
-        f"""
-        type: pipeline
-        jobs:
-          count: {
-            step(
-                "python count.py ${{outputs.checkpoints}} ${{outputs.other}}",
-                more="code: ./code",
-                outputs="checkpoints: {type: uri_folder, mode: rw_mount}, other: {type: uri_folder}",
-            )
-        }
-        """,
-    )
-
-
-def test_after_a_kill_the_next_start_continues_from_what_was_written(tmp_path):
-    file = counting(tmp_path)
-    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
-    wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/2")))
+@pytest.fixture
+def counting(tmp_path):
+    """A pipeline of one step that counts to six, whose engine was killed when three numbers were written."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/count.py").write_text(COUNTING)
+    os.mkfifo(tmp_path / "go")
+    outputs = "checkpoints: {type: uri_folder, mode: rw_mount}, other: {type: uri_folder}"
+    one = step("python count.py ${{outputs.checkpoints}} ${{outputs.other}}", more="code: ./code", outputs=outputs)
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{count: {one}}}\n")
+    engine = start_allranks("run", file, cwd=tmp_path, AT=str(tmp_path))
+    wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/2")), [engine])
     engine.kill()
     engine.wait()
     wait_for(lambda: gone(tmp_path))
-    result = run_json(file, cwd=tmp_path)
+    (tmp_path / "go").unlink()
+    (tmp_path / "go").touch()
+    return file
+
+
+@pytest.mark.parametrize(("options", "first"), [((), 3), (("--no-cache",), 0)])
+def test_after_a_kill_the_next_start_continues_from_what_was_written(counting, tmp_path, options, first):
+    result = run_json(counting, *options, cwd=tmp_path, AT=str(tmp_path))
     assert result["exit"] == 0
-    assert int((Path(result["steps"]["count"]["outputs"]["other"]) / "first").read_text()) >= 3
+    assert (Path(result["steps"]["count"]["outputs"]["other"]) / "first").read_text() == str(first)
     assert not list((tmp_path / ".allranks/work").iterdir()), "a finished step leaves no work folder"
 
 
-def test_no_cache_starts_from_the_beginning(tmp_path):
-    file = counting(tmp_path)
-    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
-    wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/1")))
-    engine.kill()
-    engine.wait()
-    result = run_json(file, "--no-cache", cwd=tmp_path)
-    assert (Path(result["steps"]["count"]["outputs"]["other"]) / "first").read_text() == "0"
-
-
 def test_two_engines_share_the_work_of_equal_steps(tmp_path):
-    (tmp_path / "in").mkdir()
-    code = f"echo ran >> {tmp_path}/count; sleep 1; date > ${{{{outputs.out}}}}"
+    code = f"echo ran >> {tmp_path}/count; until [ -e {tmp_path}/go ]; do sleep 0.05; done; date > ${{{{outputs.out}}}}"
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(code, outputs='out: {type: uri_file}')}}}\n")
-    engines = [
-        subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    documents = [json.loads(engine.communicate(timeout=TIMEOUT)[0]) for engine in engines]
+    engines = [start_allranks("run", file, "--json", cwd=tmp_path) for _ in range(2)]
+    wait_for(lambda: len(list(tmp_path.glob(".allranks/runs/*/run.json"))) == 2, engines)
+    wait_for((tmp_path / "count").exists, engines)
+    (tmp_path / "go").touch()
+    documents = [json.loads(engine.communicate()[0]) for engine in engines]
     assert [engine.returncode for engine in engines] == [0, 0]
     assert (tmp_path / "count").read_text() == "ran\n"
     assert sorted(document["steps"]["one"]["reused"] for document in documents) == [False, True]
@@ -245,12 +225,11 @@ def test_the_snapshot_is_checked_before_it_is_run(tmp_path):
           second: {step("bash say.sh", inputs="data: '${{parent.jobs.first.outputs.out}}'", more="code: ./code")}
         """,
     )
-    variables = environ(AT=str(tmp_path))
-    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=variables, stdout=subprocess.PIPE)
+    engine = start_allranks("run", file, "--json", cwd=tmp_path, AT=str(tmp_path))
     wait_for((tmp_path / "runs").exists)
     copied(tmp_path, "echo fine\n").write_text("echo evil\n")
     (tmp_path / "go").touch()
-    document = json.loads(engine.communicate(timeout=TIMEOUT)[0])
+    document = json.loads(engine.communicate()[0])
     assert "changed since the run began" in document["steps"]["second"]["failure"]["message"]
 
 
@@ -267,12 +246,11 @@ def test_editing_the_code_during_a_run_changes_the_next_run_only(tmp_path):
           second: {step("bash say.sh", inputs="data: '${{parent.jobs.first.outputs.out}}'", more="code: ./code")}
         """,
     )
-    variables = environ(AT=str(tmp_path))
-    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=variables, stdout=subprocess.PIPE)
+    engine = start_allranks("run", file, "--json", cwd=tmp_path, AT=str(tmp_path))
     copied(tmp_path, "echo old\n")
     script.write_text("echo new\n")
     (tmp_path / "go").touch()
-    before = json.loads(engine.communicate(timeout=TIMEOUT)[0])["steps"]["second"]
+    before = json.loads(engine.communicate()[0])["steps"]["second"]
     after = run_json(file, cwd=tmp_path, AT=str(tmp_path))["steps"]["second"]
     logs = [Path(s["folder"], "user_logs/std_log.txt").read_text() for s in (before, after)]
     assert logs == ["old\n", "new\n"]

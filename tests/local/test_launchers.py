@@ -6,16 +6,14 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from allranks.local.launch.mpi import find_mpirun
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step
-from tests.waiting import TIMEOUT, wait_for
+from tests.local.support import allranks, carrying, pipeline, run_json, start_allranks, step
+from tests.waiting import wait_for
 
 DUMP = "python dump.py ${{outputs.out}}"
 DUMP_PY = """
@@ -92,10 +90,9 @@ def test_tensorflow_workers_and_parameter_servers(tmp_path):
 def test_parameter_servers_that_wait_for_ever_end_with_the_workers(tmp_path):
     code = 'case $TF_CONFIG in *\'"ps", "index"\'*) sleep 600;; esac; true'
     more = "distribution: {type: tensorflow, parameter_server_count: 2}, resources: {instance_count: 2}"
-    started = time.monotonic()
     result = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(code, more=more)}}}\n"), cwd=tmp_path)
     assert result["exit"] == 0, result
-    assert time.monotonic() - started < 20
+    assert not carrying(f"AZUREML_ROOT_RUN_ID={result['run_id']}")
 
 
 @pytest.mark.parametrize(
@@ -107,11 +104,9 @@ def test_parameter_servers_that_wait_for_ever_end_with_the_workers(tmp_path):
 )
 def test_a_rank_that_exits_with_3_is_named_and_nothing_is_left(tmp_path, kind, who):
     marker = f"MARK{tmp_path.name}{os.getpid()}"
-    code = f'if [ "{who}" = 3 ]; then sleep 0.5; echo rank three gives up; exit 3; fi; sleep 600'
+    code = f'if [ "{who}" = 3 ]; then echo rank three gives up; exit 3; fi; sleep 600'
     more = f"distribution: {kind}, resources: {{instance_count: 2}}, environment_variables: {{MARK: {marker}}}"
-    started = time.monotonic()
     result = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(code, more=more)}}}\n"), cwd=tmp_path)
-    assert time.monotonic() - started < 15
     failure = result["steps"]["one"]["failure"]
     assert (failure["rank"], failure["node"]) == (3, 1)
     assert failure["message"] == "rank 3 on node 1 ended with exit code 3"
@@ -125,11 +120,11 @@ def test_a_node_whose_daemon_is_killed_fails_the_step(tmp_path, number):
     marker = f"MARK{tmp_path.name}{os.getpid()}"
     more = f"distribution: {{type: mpi}}, resources: {{instance_count: 2}}, environment_variables: {{MARK: {marker}}}"
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step('sleep 300', more=more)}}}\n")
-    engine = subprocess.Popen(command("run", file, "--json"), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE)
+    engine = start_allranks("run", file, "--json", cwd=tmp_path)
     wait_for(lambda: sum(name_of(pid) == "sleep" for pid in carrying(marker)) == 2)
     daemon = next(pid for pid in carrying(str(tmp_path / ".allranks")) if name_of(pid) in {"prted", "orted"})
     os.kill(daemon, number)
-    document = json.loads(engine.communicate(timeout=TIMEOUT)[0])
+    document = json.loads(engine.communicate()[0])
     assert engine.returncode == 1
     assert document["steps"]["one"]["status"] == "failed", document
     assert not carrying(marker)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -42,16 +41,31 @@ def test_another_thread_than_the_first_may_run_a_pipeline() -> None:
     assert len(found) == 1
 
 
+class Turn:
+    """The lock of engines; it counts those that have asked for it."""
+
+    def __init__(self) -> None:
+        self._lock, self.asked = engine._TURN, 0
+
+    def __enter__(self) -> None:
+        self.asked += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def test_runs_in_several_threads_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each would reap what it takes for orphans, the other one's ranks, whose exit codes are lost then."""
     options = RunOptions(RunsHome(tmp_path), Path(sys.executable), RunRequest("", ""))
-    seen = []
+    seen, turn = [], Turn()
 
     def run(engine: object) -> None:
         seen.append("begin")
-        time.sleep(0.05)
+        wait_for(lambda: turn.asked == 3)
         seen.append("end")
 
+    monkeypatch.setattr(engine, "_TURN", turn)
     monkeypatch.setattr(engine._Engine, "run", run)
     with ThreadPoolExecutor(3) as pool:
         for _ in range(3):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.support import allranks, pipeline, run_json, step
+from tests.local.support import allranks, late, pipeline, run_json, step
 
 ECHO = "echo hello > ${{outputs.out}}/file"
 
@@ -115,7 +115,7 @@ def test_a_failing_step_is_explained_and_the_rest_goes_on(tmp_path):
         jobs:
           bad: {step("echo the reason; exit 7", outputs="out: {type: uri_folder}")}
           after: {step("true", inputs="data: '${{parent.jobs.bad.outputs.out}}'")}
-          other: {step("sleep 0.3; true")}
+          other: {step("true")}
         """,
     )
     done = allranks("run", file, cwd=tmp_path)
@@ -139,8 +139,8 @@ def test_without_continue_on_step_failure_the_others_are_cancelled(tmp_path):
         type: pipeline
         settings: {{continue_on_step_failure: false}}
         jobs:
-          bad: {step("sleep 0.3; exit 1")}
-          other: {step("sleep 60")}
+          bad: {step(f"until [ -e {tmp_path}/begun ]; do sleep 0.02; done; exit 1")}
+          other: {step(f"touch {tmp_path}/begun; sleep 300")}
         """,
     )
     result = run_json(file, cwd=tmp_path)
@@ -178,31 +178,37 @@ def test_retries_start_the_step_again_and_keep_the_logs(tmp_path):
 def test_a_step_whose_time_is_up_shows_its_stack(tmp_path):
     (tmp_path / "code").mkdir()
     (tmp_path / "code/hang.py").write_text(
-        "import faulthandler, signal, time\n"
+        "import faulthandler, os, signal\n"
         "faulthandler.register(signal.SIGUSR1, all_threads=True)\n"
-        "def waits_for_ever():\n    time.sleep(600)\n"
+        "def waits_for_ever():\n"
+        "    open(os.environ['JUMPS'] + '/0', 'w').close()\n"
+        "    while True: signal.pause()\n"
         "waits_for_ever()\n"
     )
     file = pipeline(
         tmp_path,
-        f"type: pipeline\njobs: {{one: {step('python hang.py', more='code: ./code, limits: {timeout: 1}')}}}\n",
+        f"type: pipeline\njobs: {{one: {step('python hang.py', more='code: ./code, limits: {timeout: 600}')}}}\n",
     )
-    failure = run_json(file, cwd=tmp_path)["steps"]["one"]["failure"]
-    assert failure["message"] == "not finished after limits.timeout = 1 s"
+    failure = run_json(file, cwd=tmp_path, **late(tmp_path / "jumps"))["steps"]["one"]["failure"]
+    assert failure["message"] == "not finished after limits.timeout = 600 s"
     assert "waits_for_ever" in "\n".join(failure["last_lines"])
 
 
 def test_ranks_whose_time_is_up_are_all_quoted_with_how_long_each_was_silent(tmp_path):
     """Only rank 0 was, which waits for the one that hangs."""
-    script = 'echo "rank $RANK is here"; if [ "$RANK" = 1 ]; then echo "and stays"; fi; sleep 600'
-    more = "distribution: {type: pytorch, process_count_per_instance: 2}, limits: {timeout: 1}"
+    script = (
+        'if [ "$RANK" = 0 ]; then echo "rank 0 is here"; touch here; sleep 600; fi; '
+        'until [ -e here ]; do sleep 0.02; done; echo "rank 1 is here"; echo "and stays"; touch "$JUMPS/0"; sleep 600'
+    )
+    more = "distribution: {type: pytorch, process_count_per_instance: 2}, limits: {timeout: 600}"
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(script, more=more)}}}\n")
-    failure = run_json(file, "--events", "events.jsonl", cwd=tmp_path)["steps"]["one"]["failure"]
+    result = run_json(file, "--events", "events.jsonl", cwd=tmp_path, **late(tmp_path / "jumps"))
+    failure = result["steps"]["one"]["failure"]
     assert failure["message"] == (
-        "not finished after limits.timeout = 1 s; "
+        "not finished after limits.timeout = 600 s; "
         "with faulthandler.register(signal.SIGUSR1) in the script, each rank's log then ends with where it stood"
     )
-    lines = [re.sub(r"\d\.\d s", "1 s", line) for line in failure["last_lines"]]
+    lines = [re.sub(r"\d+\.\d s", "1 s", line) for line in failure["last_lines"]]
     first, second = (f"rank {rank} on node 0, silent for 1 s:" for rank in range(2))
     assert lines == [first, "  rank 0 is here", second, "  rank 1 is here", "  and stays"]
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
@@ -211,9 +217,10 @@ def test_ranks_whose_time_is_up_are_all_quoted_with_how_long_each_was_silent(tmp
 
 def test_a_step_that_ends_well_after_its_time_is_said_to_be_late(tmp_path):
     """Asked for its stack it went on to its end, and all that was said of it was: stopped."""
-    late = step("trap true USR1; sleep 600; exit 0", more="limits: {timeout: 1}")
-    failure = run_json(pipeline(tmp_path, f"type: pipeline\njobs: {{one: {late}}}\n"), cwd=tmp_path)
-    assert failure["steps"]["one"]["failure"]["message"] == "not finished after limits.timeout = 1 s"
+    one = step("trap true USR1; touch $JUMPS/0; sleep 600; exit 0", more="limits: {timeout: 600}")
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {one}}}\n")
+    failure = run_json(file, cwd=tmp_path, **late(tmp_path / "jumps"))["steps"]["one"]["failure"]
+    assert failure["message"] == "not finished after limits.timeout = 600 s"
 
 
 def test_independent_steps_overlap(tmp_path):
@@ -246,8 +253,8 @@ def test_equal_steps_of_one_run_are_executed_once(tmp_path):
         f"""
         type: pipeline
         jobs:
-          one: {step(f"echo ran >> {tmp_path}/count; sleep 0.2", outputs="out: {type: uri_folder}")}
-          two: {step(f"echo ran >> {tmp_path}/count; sleep 0.2", outputs="out: {type: uri_folder}")}
+          one: {step(f"echo ran >> {tmp_path}/count", outputs="out: {type: uri_folder}")}
+          two: {step(f"echo ran >> {tmp_path}/count", outputs="out: {type: uri_folder}")}
         """,
     )
     result = run_json(file, cwd=tmp_path)
