@@ -33,8 +33,14 @@ ROOT = Path(__file__).resolve().parents[1]
 TORCH = ("torch", "torch._dynamo", "safetensors.torch")  # making an optimizer imports _dynamo
 MODULES = {
     "allranks": (
-        *("allranks.cli.env", "allranks.cli.lint", "allranks.cli.live", "allranks.cli.main", "allranks.cli.run"),
-        *("allranks.cli.runs", "allranks.cli.show", "allranks.local.dry", "allranks.local.gang_failure"),
+        *("allranks.cli.drill", "allranks.cli.env", "allranks.cli.lint", "allranks.cli.live", "allranks.cli.main"),
+        *(
+            "allranks.cli.run",
+            "allranks.cli.runs",
+            "allranks.cli.show",
+            "allranks.local.dry",
+            "allranks.local.gang_failure",
+        ),
         *("allranks.local.kinds.command", "allranks.local.restarts", "allranks.planning"),
         *("importlib.metadata", "jinja2", "packaging.requirements", "rich.console"),
     ),

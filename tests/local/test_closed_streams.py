@@ -11,9 +11,10 @@ import pytest
 
 from tests.helpers import ROOT
 from tests.local.support import allranks, command, environ, run_json
+from tests.local.test_logged import CLIENT
 
 CLOSED = ["<&-", "<&- >&- 2>&-"]
-LOGS = "import mlflow\nmlflow.log_metric('seen', 3)\n"
+LOGS = f"{CLIENT}\npost('log-metric', key='seen', value=3, timestamp=1)\n"
 
 
 @pytest.mark.parametrize("closed", CLOSED)
@@ -32,7 +33,7 @@ def test_a_tracking_server_that_cannot_start_is_named_and_fails_clients_at_once(
     (tmp_path / "broken/sitecustomize.py").write_text(
         "import sys\nif 'allranks.local.tracking.server' in ' '.join(sys.orig_argv): sys.exit('no room')\n"
     )
-    (tmp_path / "logs.py").write_text(LOGS)
+    (tmp_path / "logs.py").write_text("import mlflow\nmlflow.log_metric('seen', 3)\n")
     broken = environ(PYTHONPATH=f"{tmp_path / 'broken'}:{ROOT}")
     done = subprocess.run(
         command("run", "logs.py"), cwd=tmp_path, env=broken, capture_output=True, text=True, check=False
@@ -40,5 +41,6 @@ def test_a_tracking_server_that_cannot_start_is_named_and_fails_clients_at_once(
     assert done.returncode == 1
     assert "note: The tracking server could not start: SystemExit: no room (log: " in done.stderr
     assert "RestException: INTERNAL_ERROR: The tracking server could not start" in done.stderr
+    (tmp_path / "logs.py").write_text(LOGS)
     assert run_json("logs.py", cwd=tmp_path)["steps"]["logs"]["metrics"] == {"seen": 3}
     assert "seen" in allranks("runs", "show", "latest", cwd=tmp_path).stdout

@@ -28,8 +28,7 @@ command: >-
 # What a torchrun that is killed leaves behind: its ranks, each in a session of its own; the others see that these end.
 NODE = """
 if [ $NODE_RANK = $1 ]; then setsid sleep 300 & echo $! > "$2.new"; mv "$2.new" "$2"; kill -KILL $$; fi
-for try in $(seq 200); do [ -s "$2" ] && ! kill -0 $(cat "$2") 2> /dev/null && exit 0; sleep 0.1; done
-exit 9
+until [ -s "$2" ] && ! kill -0 $(cat "$2") 2> /dev/null; do sleep 0.1; done
 """
 
 

@@ -11,7 +11,7 @@ from tests.local.support import pipeline, run_json
 from tests.local.test_mlflow import tracked
 from tests.waiting import TIMEOUT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(600)]
 
 PLAIN = """
 import mlflow
@@ -58,7 +58,6 @@ def index_is_reachable() -> bool:
         return False
 
 
-@pytest.mark.exhaustive
 def test_two_versions_in_one_pipeline_each_in_an_environment_of_its_own(tmp_path: Path) -> None:
     if not index_is_reachable():
         pytest.skip("no package index can be reached, and two versions of MLflow are installed from it")

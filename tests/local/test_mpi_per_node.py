@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +20,20 @@ TORCHRUN = (
 )
 SCRIPT = """
 import json, os, pathlib, sys
-import torch
-import torch.distributed as dist
 from shared.distributed import detect
 
-dist.init_process_group("gloo")
-total = torch.tensor([10.0 ** dist.get_rank()])
-dist.all_reduce(total)
 launch = detect()
 seen = {
-    "rank": [dist.get_rank(), int(os.environ["RANK"]), launch.rank],
-    "world_size": [dist.get_world_size(), int(os.environ["WORLD_SIZE"]), launch.world_size],
+    "rank": [int(os.environ["RANK"]), launch.rank],
+    "world_size": [int(os.environ["WORLD_SIZE"]), launch.world_size],
     "local_rank": [int(os.environ["LOCAL_RANK"]), launch.local_rank],
     "local_world_size": [int(os.environ["LOCAL_WORLD_SIZE"]), launch.local_world_size],
     "node_rank": [int(os.environ["OMPI_COMM_WORLD_RANK"]), launch.node_rank],
     "num_nodes": [int(os.environ["AZUREML_NODE_COUNT"]), launch.num_nodes],
     "launcher": launch.launcher,
-    "total": int(total),
     "cwd": os.getcwd(),
 }
-pathlib.Path(sys.argv[1], str(dist.get_rank())).write_text(json.dumps(seen))
-dist.barrier()
-dist.destroy_process_group()
+pathlib.Path(sys.argv[1], str(launch.rank)).write_text(json.dumps(seen))
 """
 
 
@@ -72,46 +65,61 @@ def per_node(folder: Path, script: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_each_node_launches_its_own_ranks(tmp_path):
-    run = per_node(tmp_path, SCRIPT)
-    assert run["exit"] == 0, run
-    out = Path(run["steps"]["work"]["outputs"]["out"])
+def test_each_node_launches_its_own_ranks_and_the_one_that_fails_is_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    run = per_node(tmp_path, SCRIPT + GIVES_UP.replace("PIPE", str(tmp_path / "pipe")))
+    (out,) = tmp_path.glob(".allranks/work/*/outputs/out")
     assert sorted(path.name for path in out.iterdir()) == ["0", "1", "2", "3"]
     for rank in range(4):
         seen = json.loads((out / str(rank)).read_text())
         assert seen.pop("cwd").endswith(f"nodes/{rank // 2}/work")
         assert seen == {
-            "rank": [rank] * 3,
-            "world_size": [4] * 3,
+            "rank": [rank] * 2,
+            "world_size": [4] * 2,
             "local_rank": [rank % 2] * 2,
             "local_world_size": [2] * 2,
             "node_rank": [rank // 2] * 2,
             "num_nodes": [2] * 2,
             "launcher": "torchrun",
-            "total": 1111,
         }
-
-
-FAILING = """
-import os, time
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-if dist.get_rank() == 3:
-    time.sleep(1)
-    print("rank three gives up", flush=True)
-    os._exit(3)
-dist.all_reduce(torch.ones(1))
-"""
-
-
-@pytest.mark.slow
-def test_the_rank_that_fails_is_the_one_that_torchrun_started(tmp_path):
-    run = per_node(tmp_path, FAILING)
     assert run["exit"] == 1
     failure = run["steps"]["work"]["failure"]
     assert (failure["rank"], failure["node"]) == (3, 1)
     assert failure["message"] == "rank 3 on node 1 ended with exit code 3"
     assert failure["log"].endswith("std_log_process_1.txt"), "the ranks of a torchrun share its log"
     assert "rank three gives up" in Path(failure["log"]).read_text()
+
+
+GIVES_UP = """
+import signal
+pipe = os.open("PIPE", os.O_RDWR)
+if launch.rank < 3:
+    os.write(pipe, b".")
+    signal.pause()
+assert sum(len(os.read(pipe, 1)) for _ in range(3)) == 3
+print("rank three gives up", flush=True)
+os._exit(3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_ranks_of_all_nodes_meet(tmp_path):
+    run = per_node(tmp_path, MEETS)
+    assert run["exit"] == 0, run
+    assert Path(run["steps"]["work"]["outputs"]["out"], "total").read_text() == "1111"
+
+
+MEETS = """
+import pathlib, sys
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.tensor([10.0 ** dist.get_rank()])
+dist.all_reduce(total)
+if dist.get_rank() == 0:
+    pathlib.Path(sys.argv[1], "total").write_text(str(int(total)))
+dist.barrier()
+dist.destroy_process_group()
+"""

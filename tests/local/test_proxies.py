@@ -41,6 +41,7 @@ def test_who_has_no_proxy_gets_no_exceptions_from_one() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_tensorflow_meets_there(tmp_path: Path) -> None:
     result = run_json(pipeline(tmp_path, TRAINING), cwd=tmp_path, http_proxy=PROXY, https_proxy=PROXY)
     assert result["status"] == "succeeded", result["steps"]["train"]["failure"]
