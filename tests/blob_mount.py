@@ -80,17 +80,15 @@ def can_mount() -> bool:
 @contextmanager
 def blob_mount(place: Path, faults: BlobFaults = WORST) -> Iterator[Path]:
     """Mount a new, empty folder in `place`; it ends, with all that is open in it, at the end."""
+    from tests.waiting import wait_for  # the server itself is a script in this folder
+
     behind, mount = place / "behind", place / "mount"
     for folder in (behind, mount):
         folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, __file__, str(behind), str(mount), json.dumps(asdict(faults))]
     with subprocess.Popen(command) as server:
         try:
-            until = time.monotonic() + 20
-            while not os.path.ismount(mount):
-                assert server.poll() is None, "the mount has ended"
-                assert time.monotonic() < until, "it was not mounted"
-                time.sleep(0.01)
+            wait_for(lambda: os.path.ismount(mount), [server])
             yield mount
         finally:
             _LIBC.umount2(os.fsencode(mount), _DETACH)

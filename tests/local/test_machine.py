@@ -147,9 +147,7 @@ sys.exit(main())
 
 
 # Both ranks are there at once, however far apart a busy machine starts them.
-BOTH = (
-    "touch {folder}/{own}; for i in $(seq 500); do [ -e {folder}/{other} ] && break; sleep 0.1; done; echo $MASTER_PORT"
-)
+BOTH = "touch {folder}/{own}; until [ -e {folder}/{other} ]; do sleep 0.1; done; echo $MASTER_PORT"
 
 
 def test_engines_that_start_together_have_ports_of_their_own(tmp_path: Path) -> None:
@@ -167,23 +165,27 @@ def test_engines_that_start_together_have_ports_of_their_own(tmp_path: Path) -> 
 TAKES_ITS_PORT = """
 import os, socket, sys
 from pathlib import Path
-import torch.distributed as dist
 port, seen = int(os.environ["MASTER_PORT"]), Path(sys.argv[1])
 if not seen.exists() or sys.argv[2] == "always":
     other = socket.create_server(("", port))
 with seen.open("a") as file:
     file.write(f"{port}\\n")
-dist.init_process_group("gloo")
-dist.destroy_process_group()
 """
+LISTENS = 'socket.create_server(("", port)).close()'
+MEETS = "import torch.distributed as dist; dist.init_process_group('gloo'); dist.destroy_process_group()"
 
 
-@pytest.mark.parametrize(("how", "attempts"), [("once", 2), ("always", 3)])
-def test_a_port_in_use_is_a_cause_of_its_own_and_other_ports_are_tried(how: str, attempts: int, tmp_path: Path) -> None:
-    (tmp_path / "takes.py").write_text(TAKES_ITS_PORT)
+@pytest.mark.parametrize(
+    ("how", "attempts", "script"),
+    [("once", 2, LISTENS), ("always", 3, LISTENS), pytest.param("once", 2, MEETS, marks=pytest.mark.exhaustive)],
+)
+def test_a_port_in_use_is_a_cause_of_its_own_and_other_ports_are_tried(
+    how: str, attempts: int, script: str, tmp_path: Path
+) -> None:
+    (tmp_path / "takes.py").write_text(TAKES_ITS_PORT + script)
     seen = tmp_path / "seen"
-    asked = ("run", "takes.py", "--scale", "1x1", "--retries", "0", "--json", "--", seen, how)
-    found = json.loads(allranks(*asked, cwd=tmp_path).stdout)["steps"]["takes"]
+    asked = ("run", "takes.py", "--scale", "1x1", "--retries", "0", "--distribution", "pytorch", "--json")
+    found = json.loads(allranks(*asked, "--", seen, how, cwd=tmp_path).stdout)["steps"]["takes"]
     assert found["attempts"] == attempts
     assert found["restart_causes"] == ["port in use"] * (attempts - 1)
     assert len(set(seen.read_text().split())) == attempts

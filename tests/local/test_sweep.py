@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from allranks.local.folders import RunsHome
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json, step
+from tests.local.support import allranks, carrying, late, pipeline, run_json, start_allranks, step
 from tests.waiting import wait_for
 
 TWO_AT_A_TIME = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="trials run within the machine's cores")
@@ -132,7 +131,7 @@ def gated(folder: Path) -> str:
 @pytest.mark.parametrize("resumed", ["by its id", "by running again"])
 def test_a_sweep_survives_a_failing_trial_and_a_kill_of_the_engine(tmp_path, resumed):
     file = jobs(tmp_path, tune=sweep(gated(tmp_path), numbers(*range(8))))
-    engine = subprocess.Popen(command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL)
+    engine = start_allranks("run", file, cwd=tmp_path)
     begun = tmp_path / "begun"
     wait_for(lambda: begun.exists() and "5" in begun.read_text().split())
     run = wait_for(lambda: next((tmp_path / ".allranks/runs").iterdir(), None))
@@ -217,32 +216,29 @@ def test_a_trial_without_a_finite_metric_is_not_ranked_and_named(tmp_path):
     assert [trial["message"] for trial in trials] == ["logged no finite 'score'", ""]
 
 
+ONE_AT_A_TIME = ("max_concurrent_trials: 2", "max_concurrent_trials: 1")
+
+
 def test_a_trial_that_exceeds_its_time_is_cancelled_and_no_failure(tmp_path):
-    code = f"echo . >> {tmp_path}/begun; {log('3')}; if [ ${{{{inputs.x}}}} = 1 ]; then sleep 300; fi"
-    result = run_json(
-        jobs(tmp_path, tune=sweep(code, numbers(1, 2), limits=", trial_timeout: 1")),
-        "--retries",
-        "2",
-        cwd=tmp_path,
-    )
-    assert (result["status"], statuses(result)) == ("succeeded", ["cancelled", "succeeded"])
+    code = f"echo . >> {tmp_path}/begun; {log('3')}; if [ ${{{{inputs.x}}}} = 1 ]; then touch $JUMPS/0; sleep 300; fi"
+    text = sweep(code, numbers(2, 1, 3), limits=", trial_timeout: 600").replace(*ONE_AT_A_TIME)
+    result = run_json(jobs(tmp_path, tune=text), "--retries", "2", cwd=tmp_path, **late(tmp_path / "jumps"))
+    assert (result["status"], statuses(result)) == ("succeeded", ["succeeded", "cancelled", "succeeded"])
     tune = result["steps"]["tune"]
-    assert tune["trials"][0]["message"] == "not finished after limits.trial_timeout = 1 s"
-    assert tune["best_trial"] == 1, "outputs of a cancelled trial may be half written"
-    assert (tmp_path / "begun").read_text() == ".\n.\n"
+    assert tune["trials"][1]["message"] == "not finished after limits.trial_timeout = 600 s"
+    assert tune["best_trial"] == 0, "outputs of a cancelled trial may be half written"
+    assert (tmp_path / "begun").read_text() == ".\n" * 3
     assert not carrying(f"AZUREML_ROOT_RUN_ID={result['run_id']}")
 
 
 def test_when_the_sweeps_time_is_up_the_best_so_far_is_taken(tmp_path):
-    code = f"echo a word; {log('${{inputs.x}}')}; if [ ${{{{inputs.x}}}} = 2 ]; then sleep 300; fi"
-    text = sweep(code, numbers(1, 2, 3), limits=", timeout: 3").replace(
-        "max_concurrent_trials: 2", "max_concurrent_trials: 1"
-    )
-    result = run_json(jobs(tmp_path, tune=text), cwd=tmp_path)
+    code = f"echo a word; {log('${{inputs.x}}')}; if [ ${{{{inputs.x}}}} = 2 ]; then touch $JUMPS/0; sleep 300; fi"
+    text = sweep(code, numbers(1, 2, 3), limits=", timeout: 600").replace(*ONE_AT_A_TIME)
+    result = run_json(jobs(tmp_path, tune=text), cwd=tmp_path, **late(tmp_path / "jumps"))
     assert (result["status"], statuses(result)) == ("succeeded", ["succeeded", "cancelled"])
     assert result["steps"]["tune"]["best_trial"] == 0
     second = result["steps"]["tune"]["trials"][1]
-    assert "limits.timeout = 3 s was up" in second["message"]
+    assert "limits.timeout = 600 s was up" in second["message"]
     failure = json.loads((Path(second["folder"]) / "step.json").read_text())["failure"]
     assert failure["last_lines"] == ["a word"], "what it did until then"
     assert Path(failure["log"]).read_text() == "a word\n"
@@ -258,9 +254,7 @@ def test_when_the_sweeps_time_is_up_the_best_so_far_is_taken(tmp_path):
 )
 def test_a_trial_that_falls_behind_is_ended_early(tmp_path, policy):
     code = f"{log('${{inputs.x}}')}; {log('${{inputs.x}}')}; if [ ${{{{inputs.x}}}} = 1 ]; then sleep 300; fi"
-    text = sweep(code, numbers(9, 8.9, 1), more=f", early_termination: {policy}").replace(
-        "max_concurrent_trials: 2", "max_concurrent_trials: 1"
-    )
+    text = sweep(code, numbers(9, 8.9, 1), more=f", early_termination: {policy}").replace(*ONE_AT_A_TIME)
     result = run_json(jobs(tmp_path, tune=text), cwd=tmp_path)
     assert result["exit"] == 0
     assert statuses(result)[2] == "cancelled"
@@ -360,23 +354,22 @@ def test_what_a_trial_logs_to_mlflow_alone_counts(tmp_path):
         "        mlflow.log_metric('score', float(sys.argv[1]) + step, step=step)\n"
     )
     text = sweep("python train.py ${{inputs.x}}", numbers(1, 4), trial=", code: ./code")
-    text = text.replace("max_concurrent_trials: 2", "max_concurrent_trials: 1")
+    text = text.replace(*ONE_AT_A_TIME)
     result = run_json(jobs(tmp_path, tune=text), cwd=tmp_path)
     assert result["exit"] == 0, result
     assert [trial["metric"] for trial in result["steps"]["tune"]["trials"]] == [3, 6]
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_tune_image_classification(tmp_path):
     home = tmp_path / ".allranks"
     pipeline_file = tmp_path / "tune.yaml"
     source = Path(__file__).parents[2] / "pipelines" / "tune_image_classification.yaml"
     text = source.read_text().replace("../components", str(source.parents[1] / "components"))
     pipeline_file.write_text(text.replace("max_total_trials: 8", "max_total_trials: 2"))
-    arguments = ("run", pipeline_file, "epochs=4", "--runs-dir", home, "--json")
-    done = allranks(*arguments, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = run_json(pipeline_file, "epochs=4", "--runs-dir", home, cwd=tmp_path)
+    assert result["exit"] == 0, result
     train = result["steps"]["train"]
     assert len(train["trials"]) == 2
     assert train["metrics"]["validation_accuracy"] > 0.8

@@ -20,8 +20,7 @@ from tests.local.support import carrying, command, environ, pipeline, run_json, 
 from tests.waiting import wait_for
 
 EACH_START_METHOD = """
-import multiprocessing, torch
-from torch.utils.data import DataLoader, TensorDataset
+import multiprocessing
 
 def double(value):
     return 2 * value
@@ -32,6 +31,8 @@ if __name__ == "__main__":
             print(method, pool.map(double, [1, 2]), flush=True)
     with multiprocessing.Manager() as manager:
         print("manager", list(manager.list([1, 2])), flush=True)
+    import torch  # here: the processes above import this file
+    from torch.utils.data import DataLoader, TensorDataset
     loader = DataLoader(TensorDataset(torch.arange(4)), batch_size=2, num_workers=2)
     print("loader", [batch[0].tolist() for batch in loader])
 """
@@ -71,9 +72,8 @@ TASKS = ("tf_multiworker", "tf_parameter_server")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "trainer", ["ddp", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in (*TRAINERS[1:], *TASKS))]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("trainer", [*TRAINERS, *TASKS])
 def test_every_trainer_has_two_loader_workers_in_a_long_folder(trainer: str, long_folder: Path, tmp_path: Path) -> None:
     """Pictures that are decoded and moved while training need processes of their own."""
     data = write_digits(tmp_path / "digits", rows=200, encoded=True)
@@ -95,7 +95,7 @@ def test_trainers_of_texts_have_two_loader_workers_in_a_long_folder(name: str, l
 
 
 KEEPS = """
-import os, sys, time
+import os, signal, sys
 from pathlib import Path
 tmp = Path(os.environ["TMPDIR"])
 (tmp / "file").write_text("x")
@@ -115,10 +115,10 @@ def test_it_is_private_and_removed_with_the_attempt(tmp_path: Path, scratch: Pat
 
 @pytest.mark.parametrize("with_guard", [False, True], ids=["engine", "engine and guard"])
 def test_it_is_removed_after_kill_9(with_guard: bool, tmp_path: Path, scratch: Path) -> None:
-    (tmp_path / "keeps.py").write_text(KEEPS + "time.sleep(300)\n")
+    (tmp_path / "keeps.py").write_text(KEEPS + "signal.pause()\n")
     variables = environ(TMPDIR=str(scratch), SEEN=str(tmp_path / "seen"))
     engine = subprocess.Popen(command("run", "keeps.py"), cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL)
-    wait_for(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").read_text())
+    wait_for(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").read_text(), [engine])
     own = carrying(f"TMPDIR={scratch}")
     assert engine.pid in own
     (folder,) = scratch.iterdir()

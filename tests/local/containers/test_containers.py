@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.local.containers.conftest import Client
-from tests.local.support import allranks, carrying, command, environ, pipeline, run_json
+from tests.local.support import allranks, carrying, command, environ, late, pipeline, run_json
 from tests.waiting import wait_for
 
 RANKS = "distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}"
@@ -109,7 +109,7 @@ def test_the_contract_on_two_nodes(client, tmp_path, monkeypatch):
 
 
 def test_the_rank_that_failed_is_named_and_a_retry_is_a_new_container(client, tmp_path):
-    line = "echo rank $RANK on $HOSTNAME >&2; if [ $RANK = 3 ]; then sleep 0.3; exit 7; fi; sleep 60"
+    line = "echo rank $RANK on $HOSTNAME >&2; if [ $RANK = 3 ]; then exit 7; fi; sleep 60"
     result = run(client, one_step(client, tmp_path, line, RANKS), "--retries", "1")
     failure = result["steps"]["one"]["failure"]
     assert result["exit"] == 1
@@ -131,9 +131,16 @@ def test_what_the_client_says_is_quoted_where_a_container_does_not_start(client,
 
 
 def test_stacks_are_asked_for_before_the_time_is_up(client, tmp_path):
-    line = "python -c 'import faulthandler, signal, time; faulthandler.register(signal.SIGUSR1); time.sleep(60)'"
-    result = run(client, one_step(client, tmp_path, line + "; true", "limits: {timeout: 2}"))
-    assert "not finished after limits.timeout = 2 s" in result["steps"]["one"]["failure"]["message"]
+    code = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1); print(1, flush=True); signal.pause()"
+    file = one_step(client, tmp_path, f"python -c '{code}'; true", "limits: {timeout: 600}")
+    called = command("run", file, "--json", f"--containers={client.name}")
+    variables = environ(**client.variables, **late(tmp_path / "jumps"))
+    engine = subprocess.Popen(called, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True)
+    found = tmp_path.glob
+    wait_for(lambda: any(log.read_text() for log in found(".allranks/runs/*/steps/one/user_logs/*")), [engine])
+    (tmp_path / "jumps/0").touch()
+    result = json.loads(engine.communicate()[0])
+    assert "not finished after limits.timeout = 600 s" in result["steps"]["one"]["failure"]["message"]
     # bash, which has the command in front, ends by the signal as it does without containers; Python has written.
     assert "most recent call first" in logs(result)["std_log.txt"]
 
@@ -320,11 +327,11 @@ def test_a_resumed_run_is_in_containers_again(client, tmp_path):
 def test_ranks_of_two_containers_meet_over_gloo_and_log_to_mlflow(client, tmp_path):
     (tmp_path / "code").mkdir()
     (tmp_path / "code/sum.py").write_text(
-        "import time, torch, mlflow, torch.distributed as dist\n"
+        "import torch, mlflow, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
         "x = torch.ones(1) * dist.get_rank(); dist.all_reduce(x)\n"
         "if dist.get_rank() == 0: mlflow.log_metric('total', x.item())\n"
-        "dist.barrier(); dist.destroy_process_group(); time.sleep(0.1)\n"
+        "dist.barrier(); dist.destroy_process_group()\n"
     )
     more = "code: ./code, distribution: {type: pytorch}, resources: {instance_count: 3}"
     result = run(client, one_step(client, tmp_path, "python sum.py", more))

@@ -20,6 +20,7 @@ from allranks.local.folders import RunsHome
 from allranks.local.tracking.endpoint import TrackingEndpoint
 from allranks.local.tracking.jobs import JobRuns
 from allranks.local.tracking.reading import read_tracked_run
+from tests.waiting import TIMEOUT
 
 
 class Client:
@@ -29,7 +30,7 @@ class Client:
         variables = endpoint.variables({})
         self.token = token or variables["MLFLOW_TRACKING_TOKEN"]
         self.connection = http.client.HTTPConnection(
-            variables["MLFLOW_TRACKING_URI"].removeprefix("http://"), timeout=20
+            variables["MLFLOW_TRACKING_URI"].removeprefix("http://"), timeout=TIMEOUT
         )
 
     def ask(self, method: str, route: str, body: bytes | None = None) -> tuple[int, Any]:
@@ -177,7 +178,7 @@ def test_a_server_that_was_killed_is_started_by_the_next_connection(endpoint, ho
     Client(endpoint).post("runs/log-metric", run_id=run, key="m", value=1)
     (pid,) = endpoint.pids
     os.kill(pid, signal.SIGKILL)
-    assert select.select([endpoint.descriptor], [], [], 10)[0]
+    assert select.select([endpoint.descriptor], [], [])[0]
     endpoint.settle()
     endpoint.attend()
     client = Client(endpoint)
@@ -202,14 +203,14 @@ def test_what_a_rank_sent_before_it_was_killed_is_stored_when_it_is_looked_at(ho
 
 
 ENGINE = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from allranks.local.folders import RunsHome
 from allranks.local.tracking.endpoint import TrackingEndpoint
 endpoint = TrackingEndpoint(RunsHome(Path(sys.argv[1])), Path(sys.argv[1]) / "log.txt")
 endpoint.attend()
 print(*endpoint.pids, flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 
@@ -217,7 +218,7 @@ def test_the_server_ends_with_an_engine_that_is_killed(home):
     with subprocess.Popen([sys.executable, "-c", ENGINE, home.path], stdout=subprocess.PIPE, text=True) as engine:
         server = os.pidfd_open(int(engine.stdout.readline()))
         engine.kill()
-        assert select.select([server], [], [], 10)[0], "still running"
+        assert select.select([server], [], [])[0]
         os.close(server)
 
 
