@@ -11,25 +11,26 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Called
 from tests.waiting import TIMEOUT
 
 ALLRANKS = [sys.executable, "-m", "allranks"]
 ROOT = Path(__file__).parents[2]
-ECHO = """\
-type: pipeline
-jobs:
-  prepare:
-    command: sleep 1
-    environment: {image: x}
-"""
 
 
-def on_a_terminal(columns: int, cwd: Path, *arguments: str, code: int = 0) -> str:
-    """The output of a call whose standard output is a terminal of so many columns, without its colours."""
+def on_a_terminal(columns: int, cwd: Path, *arguments: str, code: int = 0, shows: str = "") -> str:
+    """Return the output of a call on a terminal of so many columns, without its colours.
+
+    Steps that read a line from the pipe ``cwd / "shown"`` wait until the output matches the pattern `shows`.
+    """
+    os.mkfifo(cwd / "shown")
+    shown = os.open(cwd / "shown", os.O_RDWR)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environ = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
@@ -42,24 +43,20 @@ def on_a_terminal(columns: int, cwd: Path, *arguments: str, code: int = 0) -> st
     )
     os.close(theirs)
     text = b""
-    while True:
-        try:
-            text += (part := os.read(ours, 65536))
-        except OSError:  # how Linux says that the other side was closed
-            break
-        if not part:
-            break
+    with suppress(OSError):  # Linux raises EIO once the other side is closed
+        while part := os.read(ours, 65536):
+            text += part
+            if shows and re.search(shows, plain(text), re.MULTILINE):
+                os.write(shown, b"\n" * 10)
+                shows = ""
     os.close(ours)
+    os.close(shown)
     assert process.wait(timeout=TIMEOUT) == code, text
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.decode()).replace("\r", "")
+    return plain(text)
 
 
-@pytest.mark.parametrize(("columns", "shown"), [(50, False), (120, True)])
-def test_a_narrow_table_has_fewer_columns(tmp_path: Path, columns: int, shown: bool) -> None:
-    (tmp_path / "echo.yaml").write_text(ECHO)
-    printed = on_a_terminal(columns, tmp_path, "run", "echo.yaml")
-    assert ("nodes x ranks" in printed) == shown
-    assert re.search(r"^prepare +(running|succeeded)", printed, re.MULTILINE)
+def plain(text: bytes) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.decode(errors="replace")).replace("\r", "")
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["runs", "--json"]])
@@ -78,12 +75,10 @@ def test_a_closed_output_is_no_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_name_that_no_file_can_have_is_one_message(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*ALLRANKS, "run", "a" * 5000 + ".yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.endswith("aaa.yaml: File name too long.\n")
+def test_a_name_that_no_file_can_have_is_one_message(cli: Callable[..., Called]) -> None:
+    called = cli("run", "a" * 5000 + ".yaml")
+    assert called.code == 2
+    assert called.err.endswith("aaa.yaml: File name too long.\n")
 
 
 LOGGED = {"validation_accuracy": 0.91, "loss": 0.123456, "samples_per_second": 12345.6}
@@ -93,18 +88,16 @@ type: pipeline
 jobs:
   prepare_a_large_dataset:
     command: >-
-      mkdir -p outputs && echo '{METRICS}' > outputs/metrics.jsonl && sleep 1.2
+      mkdir -p outputs && echo '{METRICS}' > outputs/metrics.jsonl && read shown < PLACE/shown
     environment: {{image: x}}
 """
 
 
 def test_at_80_columns_names_and_times_stay_when_metrics_arrive(tmp_path: Path) -> None:
-    (tmp_path / "busy.yaml").write_text(BUSY)
-    printed = on_a_terminal(80, tmp_path, "run", "busy.yaml")
-    drawn = [line for line in printed.splitlines() if line.startswith("prepare") and "validation_accuracy" in line]
-    assert drawn, printed
-    whole = re.compile(r"prepare_a_large_dataset +running +\d+s +█+░+ +33% +(~\d+s +)?validation_accuracy")
-    assert any(whole.match(line) for line in drawn), drawn
+    (tmp_path / "busy.yaml").write_text(BUSY.replace("PLACE", str(tmp_path)))
+    whole = r"^prepare_a_large_dataset +running +\d+s +█+░+ +33% +(~\d+s +)?validation_accuracy"
+    printed = on_a_terminal(80, tmp_path, "run", "busy.yaml", shows=whole)
+    assert re.search(r"^  prepare_a_large_dataset: succeeded", printed, re.MULTILINE), printed
 
 
 SPACE = {"batch_size": [64], "weight_decay": [0.001], "dropout_probability": [0.25], "learning_rate": [0.003, 0.002]}
@@ -117,7 +110,7 @@ jobs:
       type: command
       name: tune
       inputs: {{{", ".join(f"{name}: {{type: number}}" for name in SPACE)}}}
-      command: "echo {" ".join(f"${{{{inputs.{name}}}}}" for name in SPACE)}; sleep 1.5"
+      command: "echo {" ".join(f"${{{{inputs.{name}}}}}" for name in SPACE)}; read shown < PLACE/shown"
       environment: {{image: x}}
     sampling_algorithm: grid
     search_space: {json.dumps({name: {"type": "choice", "values": values} for name, values in SPACE.items()})}
@@ -128,8 +121,10 @@ jobs:
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_trials_of_a_sweep_can_be_told_apart(tmp_path: Path, columns: int) -> None:
-    (tmp_path / "sweep.yaml").write_text(SWEEP)
-    printed = on_a_terminal(columns, tmp_path, "run", "sweep.yaml", code=1)
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("PLACE", str(tmp_path)))
+    both = r"^  tune_everything.0 +running.*\n  tune_everything.1 +running"
+    printed = on_a_terminal(columns, tmp_path, "run", "sweep.yaml", code=1, shows=both)
+    assert ("nodes x ranks" in printed) == (columns >= 120)
     for number, rate in enumerate(("0.003", "0.002")):
         drawn = [line for line in printed.splitlines() if line.startswith(f"  tune_everything.{number} ")]
         assert drawn, printed

@@ -14,6 +14,7 @@ from allranks.local.checkout_assets import ENVIRONMENTS, CheckoutAssets
 from allranks.local.folders import RunsHome
 from allranks.performing import prepare_run
 from allranks.request import RunRequest
+from tests.cli.conftest import cli  # noqa: F401 a fixture
 from tests.local.support import allranks, run_json
 
 COMPONENT = """\
@@ -96,19 +97,20 @@ def test_lint_and_show_find_them_too(project):
     assert "count_rows" in allranks("show", "jobs/count/pipeline.yml", cwd=project).stdout
 
 
-def test_a_dry_run_of_a_submission_reads_components_here_and_asks_nobody(project):
+def test_a_dry_run_of_a_submission_reads_components_here_and_asks_nobody(project, cli, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(project)
     arguments = ("submit", "jobs/count/pipeline.yml", "--dry-run", "--compute", "cpu", "--json")
-    done = allranks(*arguments, cwd=project)
-    assert done.returncode == 0, done.stderr
-    step = json.loads(done.stdout)["steps"]["count"]
+    done = cli(*arguments)
+    assert done.code == 0, done.err
+    step = done.json["steps"]["count"]
     assert (step["component"], step["snapshot"]) == ("count_rows", None)  # the workspace's own is what runs
-    assert "azureml:count_rows:2 is components/count/component.yml, of this checkout." in done.stderr
+    assert "azureml:count_rows:2 is components/count/component.yml, of this checkout." in done.err
     (project / "jobs/count/pipeline.yml").write_text(
         PIPELINE.format(component="azureml:count_rows:2", rows="azureml:rows:1").replace("{rows: '$", "{lines: '$")
     )
-    wrong = allranks(*arguments, cwd=project)
-    assert wrong.returncode == 2
-    assert "there is no input 'lines' in 'count_rows'" in wrong.stdout + wrong.stderr
+    wrong = cli(*arguments)
+    assert wrong.code == 2
+    assert "there is no input 'lines' in 'count_rows'" in wrong.out + wrong.err
 
 
 def test_the_environment_of_a_step_is_the_file_that_was_found(project):

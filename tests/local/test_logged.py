@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,8 @@ from allranks.local.tracking.reading import TrackingReader
 from allranks.local.tracking.store import TrackingStore
 from tests.cli.test_terminal import on_a_terminal
 from tests.local.support import allranks as call
-from tests.local.support import command, environ, pipeline, run_json, step, wait_for
+from tests.local.support import pipeline, run_json, start_allranks, step
+from tests.waiting import wait_for
 
 TOKEN = "hf_" + "aB3" * 12
 
@@ -92,24 +93,22 @@ def test_what_was_logged_is_in_every_view_and_of_a_reused_step_too(tmp_path: Pat
 
 def test_the_table_and_runs_show_see_it_while_it_runs(tmp_path: Path) -> None:
     """In a terminal, and in another one meanwhile."""
-    script = f"{CLIENT}\nimport time\npost('log-metric', key='loss', value=0.125)\npost('log-metric', key='later', value=7)\n"
-    written(tmp_path, f"{script}while not os.path.exists('{tmp_path}/go'): time.sleep(0.05)\n")
-    with subprocess.Popen(
-        command("run", "pipeline.yaml"), cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL
-    ) as run:
-        try:
+    os.mkfifo(tmp_path / "go")
+    script = f"{CLIENT}\npost('log-metric', key='loss', value=0.125)\npost('log-metric', key='later', value=7)\n"
+    written(tmp_path, f"{script}open('{tmp_path}/go').read()\n")
+    run = start_allranks("run", "pipeline.yaml", cwd=tmp_path)
 
-            def shown() -> str:
-                found = call("runs", "show", "latest", cwd=tmp_path).stdout
-                return found if "later=7" in found else ""
+    def shown() -> str:
+        found = call("runs", "show", "latest", cwd=tmp_path).stdout
+        return found if "later=7" in found else ""
 
-            assert "loss=0.125" in wait_for(shown)
-        finally:
-            (tmp_path / "go").touch()
-            assert run.wait(30) == 0
-    (tmp_path / "code/train.py").write_text(f"{script}time.sleep(1)\n")
-    screen = on_a_terminal(100, tmp_path, "run", "pipeline.yaml")
-    assert re.search(r"train +running .*loss 0\.125", screen)
+    try:
+        assert "loss=0.125" in wait_for(shown, [run])
+    finally:
+        (tmp_path / "go").write_text("")
+        assert run.wait() == 0
+    (tmp_path / "code/train.py").write_text(f"{script}open('{tmp_path}/shown').readline()\n")
+    screen = on_a_terminal(100, tmp_path, "run", "pipeline.yaml", shows=r"train +running .*loss 0\.125")
     assert re.search(r"train: succeeded, .*loss 0\.125", screen)
 
 
@@ -202,31 +201,34 @@ def test_a_curve_is_drawn_of_whatever_is_finite_and_in_letters_where_there_is_no
         draws_blocks.cache_clear()
 
 
-PLAIN = """\
+PLAIN = """
 import sys
 
-import mlflow
-
 learning_rate, epochs = float(sys.argv[1]), int(sys.argv[2])
-mlflow.log_param("learning_rate", learning_rate)
+log_param("learning_rate", learning_rate)
 
 weight = 5.0
 for epoch in range(epochs):
     weight -= learning_rate * 2 * (weight - 1.0)
-    mlflow.log_metric("loss", (weight - 1.0) ** 2, step=epoch)
+    log_metric("loss", (weight - 1.0) ** 2, step=epoch)
+"""
+MLFLOW = "from mlflow import log_metric, log_param\n"
+LIGHT = f"""{CLIENT}
+def log_param(key, value): post("log-parameter", key=key, value=str(value))
+def log_metric(key, value, step): post("log-metric", key=key, value=value, step=step, timestamp=step)
 """
 
 
-@pytest.mark.slow
-def test_a_plain_script_with_mlflow_has_the_same_curve_in_every_view(tmp_path: Path) -> None:
-    written(tmp_path, PLAIN + "import time; time.sleep(1)\n", "python train.py 0.1 20")
-    screen = on_a_terminal(100, tmp_path, "run", "pipeline.yaml")
-    while_it_ran = re.findall(r"train +running .* ([▁▂▃▄▅▆▇█]{20})  loss ([\d.e-]+)", screen)
-    assert while_it_ran, screen
+@pytest.mark.parametrize(
+    "client", [LIGHT, pytest.param(MLFLOW, marks=[pytest.mark.slow, pytest.mark.exhaustive])], ids=["light", "mlflow"]
+)
+def test_a_plain_script_has_the_same_curve_in_every_view(client: str, tmp_path: Path) -> None:
     last, exact = f"{16 * 0.64**20:.4g}", f"{16 * 0.64**20:.6g}"
-    assert while_it_ran[-1][1] == last
+    written(tmp_path, f"{client}{PLAIN}open('{tmp_path}/shown').readline()\n", "python train.py 0.1 20")
+    row = rf"train +running .* ([▁▂▃▄▅▆▇█]{{20}})  loss {re.escape(last)}"
+    while_it_ran = re.findall(row, on_a_terminal(100, tmp_path, "run", "pipeline.yaml", shows=row))
     shown = call("runs", "show", "latest", cwd=tmp_path).stdout
-    assert f"curves\n  train.loss  {while_it_ran[-1][0]}  {exact}\n" in shown
+    assert f"curves\n  train.loss  {while_it_ran[-1]}  {exact}\n" in shown
     page = next(tmp_path.glob(".allranks/runs/*/report.html")).read_text()
     line = re.search(r'<polyline class="c0" points="([^"]*)"', page)
     assert line is not None

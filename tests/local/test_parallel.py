@@ -19,6 +19,7 @@ from allranks.local.folders import RunsHome
 from allranks.local.parallel import worker
 from allranks.local.parallel.coordinator import BatchCoordinator, StepFailedError, run_order
 from allranks.local.parallel.plan import BatchRules
+from tests.cli.conftest import cli  # noqa: F401 a fixture
 from tests.local.support import ROOT, allranks, carrying, pipeline, run_json, start_allranks, step
 from tests.waiting import wait_for
 
@@ -165,7 +166,7 @@ class Trouble:
 
 
 NO = "raise ValueError('no')"
-RETRIED = {"retry_settings": {"max_retries": 2, "timeout": 60}}
+RETRIED = {"retry_settings": {"max_retries": 2, "timeout": 60}, "max_concurrency_per_instance": 2}
 ONCE = {"retry_settings": {"max_retries": 0, "timeout": 60}}
 TROUBLES = {
     "raises": Trouble(
@@ -228,7 +229,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
         (folder / name / "score.py").write_text(textwrap.dedent(trouble.script or FAULTY.format(code=trouble.code)))
         variables = {"SEEN": str(folder / "seen" / name)}
         changes = {"task_code": f"./{name}", "environment_variables": variables, **trouble.changes}
-        steps[name] = parallel(mini_batch_size="1", **changes)
+        steps[name] = parallel(mini_batch_size="1", **{"max_concurrency_per_instance": 1, **changes})
     return folder, run_json(jobs(folder, **steps), cwd=folder)
 
 
@@ -420,6 +421,7 @@ PYTHON = """
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_python_pipeline_runs_and_is_written_as_yaml(tmp_path):
     project(tmp_path)
     (tmp_path / "many.py").write_text(textwrap.dedent(PYTHON))
@@ -432,14 +434,14 @@ def test_a_python_pipeline_runs_and_is_written_as_yaml(tmp_path):
     assert allranks("lint", "many.yaml", cwd=tmp_path).returncode == 0
 
 
-def test_what_would_be_sent_names_nodes_and_workers(tmp_path):
+def test_what_would_be_sent_names_nodes_and_workers(tmp_path, cli):  # noqa: F811
     file = jobs(project(tmp_path), score=parallel(resources={"instance_count": 3}))
     changes = ("--scale", "score=2x5", "--compute", "serverless", "--instance-type", "score=Standard_E4s_v3")
-    changed = json.loads(allranks("submit", file, "--dry-run", "--json", *changes, cwd=tmp_path).stdout)
-    assert {"nodes": 2, "processes": 5, "files": 1}.items() <= changed["steps"]["score"].items()
-    refused = allranks("submit", file, "--dry-run", "--timeout", "score=2h", "--compute", "c", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "timeout of a parallel step" in refused.stderr
+    changed = cli("submit", str(file), "--dry-run", "--json", *changes).json["steps"]["score"]
+    assert {"nodes": 2, "processes": 5, "files": 1}.items() <= changed.items()
+    refused = cli("submit", str(file), "--dry-run", "--timeout", "score=2h", "--compute", "c")
+    assert refused.code == 2
+    assert "timeout of a parallel step" in refused.err
     scaled = allranks("run", file, "--dry-run", "--json", "--scale", "score=1x4", cwd=tmp_path)
     step = json.loads(scaled.stdout)["steps"]["score"]
     assert (step["nodes"], step["processes"]) == (1, 4)

@@ -345,6 +345,7 @@ def test_what_cannot_run_here_is_refused_before_anything_starts(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_a_trial_logs_to_mlflow_alone_counts(tmp_path):
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text(

@@ -66,6 +66,31 @@ def endpoint(home: RunsHome, tmp_path: Path) -> Iterator[TrackingEndpoint]:
     found.close()
 
 
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackingEndpoint]:
+    """An endpoint that many tests ask: it has the run r-train, and two others in an experiment that is searched."""
+    folder = tmp_path_factory.mktemp("standing")
+    home = RunsHome(folder / "home")
+    home.prepare()
+    begun(home)
+    found = TrackingEndpoint(home, folder / "tracking.txt")
+    found.attend()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def experiment(standing: TrackingEndpoint) -> str:
+    client = Client(standing)
+    experiment = client.post("experiments/create", name="e")["experiment_id"]
+    for name, value in (("a", 1), ("b", 2)):
+        run = client.post("runs/create", experiment_id=experiment, run_name=name)["run"]["info"]["run_id"]
+        client.post("runs/log-metric", run_id=run, key="m", value=value)
+    client.post("runs/log-parameter", run_id=run, key="lr", value="0.1")
+    client.post("runs/set-tag", run_id=run, key="note", value="it's (so), AND")
+    return str(experiment)
+
+
 def begun(home: RunsHome) -> tuple[str, str]:
     jobs = JobRuns(home, "r", "digits", "p")
     jobs.begin()
@@ -115,22 +140,15 @@ def test_what_a_client_logs_is_what_it_reads_back(endpoint, home):
         ("tags.note = 'it''s (so), AND'", ["b"]),
     ],
 )
-def test_search(endpoint, wanted, found):
-    client = Client(endpoint)
-    experiment = client.post("experiments/create", name="e")["experiment_id"]
-    for name, value in (("a", 1), ("b", 2)):
-        run = client.post("runs/create", experiment_id=experiment, run_name=name)["run"]["info"]["run_id"]
-        client.post("runs/log-metric", run_id=run, key="m", value=value)
-    client.post("runs/log-parameter", run_id=run, key="lr", value="0.1")
-    client.post("runs/set-tag", run_id=run, key="note", value="it's (so), AND")
+def test_search(standing, experiment, wanted, found):
     request = {"experiment_ids": [experiment], "filter": wanted, "order_by": ["metrics.m DESC"]}
-    runs = client.post("runs/search", **request)["runs"]
+    runs = Client(standing).post("runs/search", **request)["runs"]
     assert [one["info"]["run_name"] for one in runs] == found
 
 
 @pytest.mark.parametrize("wanted", ["metrics.m >", "frobs.x = '1'", "metrics.m = 1 OR 2", "x ? 1", "params.a = 1"])
-def test_a_filter_that_cannot_be_read_is_refused(endpoint, wanted):
-    status, answer = Client(endpoint).ask("POST", "runs/search", json.dumps({"filter": wanted}).encode())
+def test_a_filter_that_cannot_be_read_is_refused(standing, wanted):
+    status, answer = Client(standing).ask("POST", "runs/search", json.dumps({"filter": wanted}).encode())
     assert (status, answer["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
 
 
@@ -154,23 +172,21 @@ PROMPT = b'{"name": "p", "tags": [{"key": "mlflow.prompt.is_prompt", "value": "t
         ("GET", "artifacts/list?run_id=r-train&path=../../..", None, 400, "INVALID_PARAMETER_VALUE"),
     ],
 )
-def test_what_cannot_be_answered_is_an_error_of_mlflow(endpoint, home, method, route, body, status, code):
-    begun(home)
-    client = Client(endpoint)
+def test_what_cannot_be_answered_is_an_error_of_mlflow(standing, method, route, body, status, code):
+    client = Client(standing)
     try:
         found, answer = client.ask(method, route, body)
     except (BrokenPipeError, ConnectionResetError):  # it does not read a body that is too large
         assert len(body) > 2**20
     else:
         assert (found, answer["error_code"]) == (status, code)
-    assert Client(endpoint).ask("GET", "/health") == (200, b"OK")
+    assert Client(standing).ask("GET", "/health") == (200, b"OK")
 
 
-def test_who_has_no_token_learns_nothing(endpoint, home):
-    run, _ = begun(home)
-    status, answer = Client(endpoint, "guessed").ask("GET", f"runs/get?run_id={run}")
+def test_who_has_no_token_learns_nothing(standing):
+    status, answer = Client(standing, "guessed").ask("GET", "runs/get?run_id=r-train")
     assert (status, answer["error_code"]) == (401, "UNAUTHENTICATED")
-    assert run not in json.dumps(answer)
+    assert "r-train" not in json.dumps(answer)
 
 
 def test_a_server_that_was_killed_is_started_by_the_next_connection(endpoint, home):
@@ -259,8 +275,8 @@ def test_registry_of_models(endpoint):
         ("POST", "runs/outputs"),
     ],
 )
-def test_logged_models_are_refused_as_by_azure_ml(endpoint, method, route):
-    status, answer = Client(endpoint).ask(method, route, b"{}")
+def test_logged_models_are_refused_as_by_azure_ml(standing, method, route):
+    status, answer = Client(standing).ask(method, route, b"{}")
     assert (status, answer["error_code"]) == (404, "ENDPOINT_NOT_FOUND")
     assert "Azure ML's tracking server has no logged models (MLflow 3)" in answer["message"]
     assert "Pin mlflow<3" in answer["message"]
@@ -278,7 +294,7 @@ def test_properties_that_mldesigner_writes_are_kept_as_tags(endpoint, home):
     }
 
 
-def test_a_proxy_is_not_asked_for_loopback(endpoint):
-    variables = endpoint.variables({"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern.example"})
+def test_a_proxy_is_not_asked_for_loopback(standing):
+    variables = standing.variables({"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern.example"})
     assert variables["NO_PROXY"] == variables["no_proxy"] == "intern.example,127.0.0.1"
-    assert "NO_PROXY" not in endpoint.variables({})
+    assert "NO_PROXY" not in standing.variables({})
