@@ -1,11 +1,13 @@
-"""A script that asks for what is not here is told what helps."""
+"""A script that fails for want of what is not here is told what helps."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from allranks.local.keras_2 import keras_2_help
 from allranks.local.script_help import failure_help
 from tests.local.support import allranks, pipeline, run_json, step
 
@@ -49,3 +51,48 @@ def test_the_end_of_a_run_says_it(tmp_path: Path) -> None:
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(command)}}}\n")
     failure = run_json(file, cwd=tmp_path)["steps"]["one"]["failure"]
     assert "the step's Python has no a_module_that_nobody_has" in str(failure)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: Argument(s) not recognized: {'lr': 0.01}",
+        "ImportError: `keras.optimizers.legacy` is not supported in Keras 3.",
+        "ValueError: The filepath provided must end in `.keras` (Keras model format). Received: filepath=a.h5",
+        "ValueError: The filename must end in `.weights.h5`. Received: filepath=a",
+        "AttributeError: module 'keras._tf_keras.keras.experimental' has no attribute 'x'",
+        "ImportError: Keras cannot be imported. Check that it is installed.",
+        "ModuleNotFoundError: No module named 'tf_keras'",
+    ],
+)
+def test_what_such_scripts_say(line: str) -> None:
+    assert "--environment train=tensorflow-2.16-cuda12" in keras_2_help(["Traceback", line], "train.3", {})
+
+
+def test_the_failure_of_a_step_says_it(tmp_path: Path) -> None:
+    failing = step("echo 'Argument(s) not recognized: lr' && exit 3")
+    pipeline(tmp_path, f"type: pipeline\njobs: {{a: {failing}}}\n")
+    run = run_json("pipeline.yaml", "--python", f"a={sys.executable}", cwd=tmp_path)
+    message = run["steps"]["a"]["failure"]["message"]
+    assert "exit code 3; this looks like a script for Keras 2" in message
+    assert message.endswith("--environment a=tensorflow-2.16-cuda12")
+
+
+PIPELINE = """
+type: pipeline
+jobs:
+  log:
+    type: command
+    code: ./src
+    command: python log.py ${{outputs.model}}
+    outputs: {model: {type: uri_folder}}
+    environment: azureml:whatever:1
+"""
+
+
+@pytest.mark.slow
+def test_a_step_that_logs_to_an_absolute_path_says_why_that_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "log.py").write_text("import mlflow, sys\nmlflow.log_artifacts('.', sys.argv[1])\n")
+    failure = run_json(pipeline(tmp_path, PIPELINE), cwd=tmp_path)["steps"]["log"]["failure"]
+    assert "Azure ML's takes it: give log_model a name" in failure["message"]

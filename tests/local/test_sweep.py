@@ -128,7 +128,7 @@ def gated(folder: Path) -> str:
     )
 
 
-@pytest.mark.parametrize("resumed", ["by its id", "by running again"])
+@pytest.mark.parametrize("resumed", ["by its id", pytest.param("by running again", marks=pytest.mark.exhaustive)])
 def test_a_sweep_survives_a_failing_trial_and_a_kill_of_the_engine(tmp_path, resumed):
     file = jobs(tmp_path, tune=sweep(gated(tmp_path), numbers(*range(8))))
     engine = start_allranks("run", file, cwd=tmp_path)
@@ -248,8 +248,13 @@ def test_when_the_sweeps_time_is_up_the_best_so_far_is_taken(tmp_path):
     "policy",
     [
         "{type: bandit, slack_factor: 0.1, evaluation_interval: 1}",
-        "{type: median_stopping, evaluation_interval: 1, delay_evaluation: 2}",
-        "{type: truncation_selection, truncation_percentage: 50, evaluation_interval: 2}",
+        pytest.param(
+            "{type: median_stopping, evaluation_interval: 1, delay_evaluation: 2}", marks=pytest.mark.exhaustive
+        ),
+        pytest.param(
+            "{type: truncation_selection, truncation_percentage: 50, evaluation_interval: 2}",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_a_trial_that_falls_behind_is_ended_early(tmp_path, policy):
@@ -325,7 +330,9 @@ def test_trials_keep_the_code_of_the_beginning_and_their_checkpoints(tmp_path):
     assert Path(result["steps"]["tune"]["outputs"]["out"], "seen").read_text() == "2\n2\n"
 
 
-@pytest.mark.parametrize("algorithm", ["bayesian", "{type: random, rule: sobol, seed: 1}"])
+@pytest.mark.parametrize(
+    "algorithm", ["bayesian", pytest.param("{type: random, rule: sobol, seed: 1}", marks=pytest.mark.exhaustive)]
+)
 def test_the_other_algorithms(tmp_path, algorithm):
     space = "x: {type: uniform, min_value: 0, max_value: 1}, kind: {type: choice, values: [a, b]}"
     file = jobs(tmp_path, tune=sweep(log("${{inputs.x}}"), space, algorithm=algorithm))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.support import allranks, pipeline, run_json, step
+from allranks.local.variables import proxy_exceptions
+from tests.local.support import ROOT, allranks, pipeline, run_json, step
 from tools import variables_page
 
 DUMP = 'python -c \'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + os.environ.get("RANK", ""), "w"))\' '
@@ -126,3 +127,41 @@ def test_threads_are_split_over_the_ranks(tmp_path):
     more = "distribution: {type: pytorch, process_count_per_instance: 2}"
     cores = len(os.sched_getaffinity(0))
     assert {seen["OMP_NUM_THREADS"] for seen in dumped(tmp_path, more)} == {str(max(1, cores // 2))}
+
+
+PROXY = "http://127.0.0.1:9"  # nobody listens there
+
+TRAINING = f"""
+type: pipeline
+jobs:
+  prepare:
+    component: {ROOT}/components/prepare_data/component.yaml
+  train:
+    component: {ROOT}/components/train_tf_multiworker/component.yaml
+    inputs: {{data: "${{{{parent.jobs.prepare.outputs.data}}}}", epochs: 1}}
+    distribution: {{type: tensorflow, worker_count: 2}}
+    resources: {{instance_count: 2}}
+"""
+
+
+def test_the_nodes_of_a_step_are_no_hosts_of_the_proxy(tmp_path: Path) -> None:
+    one = step(
+        "echo $NO_PROXY $no_proxy > ${{outputs.out}}/$NODE_RANK",
+        outputs="out: {type: uri_folder}",
+        more="distribution: {type: pytorch, process_count_per_instance: 1}, resources: {instance_count: 2}",
+    )
+    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {one}}}\n")
+    result = run_json(file, cwd=tmp_path, http_proxy=PROXY, no_proxy="intern.example")
+    told = [path.read_text().split() for path in Path(result["steps"]["one"]["outputs"]["out"]).iterdir()]
+    assert told == [["intern.example,127.0.0.1,localhost,127.0.0.2"] * 2] * 2
+
+
+def test_who_has_no_proxy_gets_no_exceptions_from_one() -> None:
+    assert proxy_exceptions({"PATH": "/bin"}, ["localhost"]) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_tensorflow_meets_there(tmp_path: Path) -> None:
+    result = run_json(pipeline(tmp_path, TRAINING), cwd=tmp_path, http_proxy=PROXY, https_proxy=PROXY)
+    assert result["status"] == "succeeded", result["steps"]["train"]["failure"]

@@ -199,7 +199,7 @@ def test_a_killed_engine_leaves_no_container(running, client, tmp_path, number):
     engine, mark = running
     assert carrying(mark)
     engine.send_signal(number)
-    engine.wait(60)
+    engine.wait()
     wait_for(lambda: client.containers(tmp_path) == [])
     assert carrying(mark) == []
 
@@ -217,7 +217,7 @@ def test_a_container_that_somebody_kills_ends_the_step(running, client, tmp_path
     assert clients
     assert not any(mark.encode() in line for line in clients)  # values are on no command line
     client.ask("kill", next(name for name in client.containers(tmp_path) if "-node1-" in name))
-    assert engine.wait(60) == 1
+    assert engine.wait() == 1
     assert client.containers(tmp_path) == []
     (state,) = tmp_path.glob(".allranks/runs/*/steps/one/step.json")
     assert "exit code 137 (killed by SIGKILL)" in json.loads(state.read_text())["failure"]["message"]
@@ -227,7 +227,7 @@ def test_a_client_that_dies_takes_its_container_along(running, client, tmp_path)
     engine, mark = running
     program = next(pid for pid in clients_of(tmp_path) if Path(f"/proc/{pid}/exe").readlink().name == client.name)
     os.kill(program, signal.SIGKILL)
-    assert engine.wait(60) == 1
+    assert engine.wait() == 1
     assert client.containers(tmp_path) == []
     assert carrying(mark) == []
 

@@ -316,16 +316,6 @@ def test_settings_of_pip_are_settings_of_uv(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_a_package_comes_from_where_pip_looks(project: Path) -> None:
-    (project / "env.yml").write_text("name: e\nimage: i\nconda_file: {dependencies: [{pip: [rainfall==2.0]}]}\n")
-    done = allranks("env", "build", "env.yml", cwd=project, PIP_FIND_LINKS=str(project / "wheels"))
-    assert done.returncode == 0, done.stderr
-    (folder,) = environments(project)
-    code = "import rainfall; assert rainfall.VERSION == '2.0'"
-    subprocess.run([folder / "bin" / "python", "-c", code], check=True)
-
-
-@pytest.mark.slow
 def test_the_best_version_of_all_indexes_is_taken_and_an_early_one_if_that_is_asked_for(project: Path) -> None:
     """uv alone takes the first index that knows a package, and reads no --pre from a list."""
     for index, version in (("first", "3.0rc1"), ("second", "2.0")):
