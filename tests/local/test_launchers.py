@@ -111,6 +111,7 @@ def test_a_rank_that_exits_with_3_is_named_and_nothing_is_left(tmp_path, kind, w
     assert (failure["rank"], failure["node"]) == (3, 1)
     assert failure["message"] == "rank 3 on node 1 ended with exit code 3"
     assert failure["last_lines"] == ["rank three gives up"]
+    assert Path(failure["log"]).name == "std_log_process_3.txt"
     assert not carrying(marker)
 
 

@@ -100,26 +100,3 @@ assert sum(len(os.read(pipe, 1)) for _ in range(3)) == 3
 print("rank three gives up", flush=True)
 os._exit(3)
 """
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_ranks_of_all_nodes_meet(tmp_path):
-    run = per_node(tmp_path, MEETS)
-    assert run["exit"] == 0, run
-    assert Path(run["steps"]["work"]["outputs"]["out"], "total").read_text() == "1111"
-
-
-MEETS = """
-import pathlib, sys
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-total = torch.tensor([10.0 ** dist.get_rank()])
-dist.all_reduce(total)
-if dist.get_rank() == 0:
-    pathlib.Path(sys.argv[1], "total").write_text(str(int(total)))
-dist.barrier()
-dist.destroy_process_group()
-"""

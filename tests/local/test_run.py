@@ -148,33 +148,6 @@ def test_without_continue_on_step_failure_the_others_are_cancelled(tmp_path):
     assert result["steps"]["other"]["status"] == "cancelled"
 
 
-def test_the_rank_that_failed_first_is_named(tmp_path):
-    code = 'if [ "$RANK" = 2 ]; then echo rank two gives up; exit 3; fi; sleep 60'
-    file = pipeline(
-        tmp_path,
-        f"""
-        type: pipeline
-        jobs:
-          train: {step(code, more="distribution: {type: pytorch, process_count_per_instance: 2}, resources: {instance_count: 2}")}
-        """,
-    )
-    failure = run_json(file, cwd=tmp_path)["steps"]["train"]["failure"]
-    assert (failure["rank"], failure["node"]) == (2, 1)
-    assert failure["message"] == "rank 2 on node 1 ended with exit code 3"
-    assert failure["last_lines"] == ["rank two gives up"]
-    assert Path(failure["log"]).name == "std_log_process_2.txt"
-
-
-def test_retries_start_the_step_again_and_keep_the_logs(tmp_path):
-    code = "echo try; test -e ${{inputs.flag}}.done || { touch ${{inputs.flag}}.done; exit 1; }"
-    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(code, inputs=f'flag: {tmp_path}/flag')}}}\n")
-    result = run_json(file, "--retries", "2", cwd=tmp_path)
-    assert result["exit"] == 0
-    assert result["steps"]["one"]["attempts"] == 2
-    folder = Path(result["steps"]["one"]["folder"])
-    assert (folder / "attempts/1/user_logs/std_log.txt").read_text() == "try\n"
-
-
 def test_a_step_whose_time_is_up_shows_its_stack(tmp_path):
     (tmp_path / "code").mkdir()
     (tmp_path / "code/hang.py").write_text(

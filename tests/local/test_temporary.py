@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -16,7 +15,7 @@ import pytest
 from allranks.local.temporary import TemporaryRoot
 from tests.components.training import write_digits
 from tests.helpers import ROOT
-from tests.local.support import carrying, command, environ, pipeline, run_json, step
+from tests.local.support import carrying, command, environ, run_json
 from tests.waiting import wait_for
 
 EACH_START_METHOD = """
@@ -163,15 +162,3 @@ def test_a_long_tmpdir_of_the_user_is_not_taken(
     attempt = root.new_attempt(1)
     assert len(str(attempt / "0")) < 107 - 32
     root.close()
-
-
-def test_each_node_has_its_own(tmp_path: Path, scratch: Path) -> None:
-    show = "python -c \"import os; print(os.environ['TMPDIR'])\""
-    more = "distribution: {type: mpi}, resources: {instance_count: 2}"
-    file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(show, more=more)}}}")
-    result = run_json(file, cwd=tmp_path, TMPDIR=str(scratch))
-    assert result["exit"] == 0, json.dumps(result)
-    logs = sorted(Path(result["steps"]["one"]["folder"]).glob("user_logs/std_log_process_*"))
-    seen = [text for log in logs if (text := log.read_text().strip())]
-    assert [Path(one).name for one in seen] == ["0", "1"]
-    assert all(one.startswith(f"{scratch}/") for one in seen)
