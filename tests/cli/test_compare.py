@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Called
 from tests.cli.test_runs import make_run
-from tests.local.support import allranks, pipeline, step
+from tests.local.support import pipeline, step
 
 CODE = 'mkdir -p outputs; echo \'{"step": 1, "metrics": {"loss": 0.%s}}\' > outputs/metrics.jsonl; cat ${{inputs.data}} note.txt; : ${{inputs.rate}}'
 
 
-def two_runs(folder: Path) -> list[str]:
+def two_runs(folder: Path, cli: Callable[..., Called]) -> list[str]:
     (folder / "code").mkdir()
     (folder / "data.csv").write_text("1,2\n")
     more = "code: ./code, environment_variables: {MODE: '%s', ACCESS_TOKEN: secret%s}"
@@ -23,17 +24,20 @@ def two_runs(folder: Path) -> list[str]:
         (folder / "code/note.txt").write_text(f"first\nof {number}\n")
         train = step(CODE % number, inputs=inputs, more=more % (number, number))
         file = pipeline(folder, f"type: pipeline\ninputs: {{rate: 0.1}}\njobs: {{train: {train}}}\n")
-        done = allranks("run", file, *(["rate=0.2"] if number == 2 else []), "--json", cwd=folder)
-        assert done.returncode == 0, done.stderr
-        found.append(json.loads(done.stdout)["run_id"])
+        done = cli("run", str(file), *(["rate=0.2"] if number == 2 else []), "--json")
+        assert done.code == 0, done.err
+        found.append(done.json["run_id"])
         with (folder / "data.csv").open("a") as data:
             data.write("3,4\n")
     return found
 
 
-def test_what_differs_is_told_in_the_terminal_as_json_and_on_a_page(tmp_path: Path) -> None:
-    first, second = two_runs(tmp_path)
-    compared = json.loads(allranks("runs", "compare", first, second, "--json", cwd=tmp_path).stdout)
+def test_what_differs_is_told_in_the_terminal_as_json_and_on_a_page(
+    cli: Callable[..., Called], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = two_runs(tmp_path, cli)
+    compared = cli("runs", "compare", first, second, "--json").json
     assert [run["run_id"] for run in compared["runs"]] == [first, second]
     assert compared["metrics"] == [{"step": "train", "name": "loss", "values": [0.1, 0.2]}]
     used = {row["name"]: row["values"] for row in compared["resources"]}
@@ -48,8 +52,8 @@ def test_what_differs_is_told_in_the_terminal_as_json_and_on_a_page(tmp_path: Pa
     assert {"-of 1", "+of 2"} < set(file["lines"])
     assert compared["curves"] == {"train": {"loss": {first: [[1.0, 0.1]], second: [[1.0, 0.2]]}}}
 
-    shown = allranks("runs", "compare", first, second, "--page", "beside.html", cwd=tmp_path)
-    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    shown = cli("runs", "compare", first, second, "--page", "beside.html")
+    lines = [" ".join(line.split()) for line in shown.out.splitlines()]
     assert "train.loss 0.1 0.2" in lines
     assert "train.rate 0.1 0.2" in lines
     assert any(line.startswith("train.read ") for line in lines)
@@ -57,7 +61,7 @@ def test_what_differs_is_told_in_the_terminal_as_json_and_on_a_page(tmp_path: Pa
     assert "inputs: 1 differ, 1 are the same" in lines
     page = (tmp_path / "beside.html").read_text()
     assert '<span class="added">+of 2' in page
-    assert "secret1" not in page + shown.stdout
+    assert "secret1" not in page + shown.out
 
 
 def test_fewer_than_two_runs_and_one_twice_are_refused(cli: Callable[..., Called], tmp_path: Path) -> None:

@@ -7,13 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from allranks.cli.main import VERBS
+from allranks.cli.completers import complete_line
+from allranks.cli.main import VERBS, load_verb
+from tests.cli.conftest import Called
+from tests.local.support import command, environ
 
-ROOT = Path(__file__).parents[2]
 SHELLS = ("bash", "zsh", "fish")
 MINE = """\
 type: pipeline
@@ -71,42 +74,46 @@ def test_words(typed: str, words: list[str]) -> None:
 
 
 def completed(typed: str) -> list[str]:
-    """What a shell is given for a line that is being typed, as argcomplete's scripts ask for it."""
+    """Return what a shell is given for a line that is being typed, by a fork of this process."""
+    for verb in VERBS:
+        load_verb(verb)  # once, for all forks
+    if (pid := os.fork()) == 0:
+        try:
+            os.environ.update(asked_by_shell(typed))
+            complete_line()
+        finally:
+            os._exit(70)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    return words_in(Path("words"))
+
+
+def asked_by_shell(typed: str) -> dict[str, str]:
+    """Return the variables with which argcomplete's scripts ask for the words of a line."""
     line = f"allranks {typed}"
     asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_SHELL": "bash", "COMP_TYPE": "9"}
-    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_STDOUT_FILENAME": "words"}
-    done = subprocess.run(
-        [sys.executable, "-m", "allranks"],
-        env=os.environ | asked | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    return asked | {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_STDOUT_FILENAME": "words"}
+
+
+def words_in(file: Path) -> list[str]:
+    return [word.strip() for word in file.read_text().split("\n") if word]
+
+
+def test_every_verb_is_completed_by_the_command(folder: Path) -> None:
+    asked = environ(**asked_by_shell(""))
+    done = subprocess.run(command(), env=asked, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    return [word.strip() for word in Path("words").read_text().split("\n") if word]
-
-
-@pytest.mark.usefixtures("folder")
-def test_every_verb_is_completed() -> None:
-    assert set(VERBS) <= set(completed(""))
+    assert set(VERBS) <= set(words_in(folder / "words"))
 
 
 def test_completion_imports_neither_torch_nor_the_sdk(folder: Path) -> None:
     code = "import sys, allranks.cli.completers; print(sorted({'torch', 'azure.ai', 'rich.live'} & set(sys.modules)))"
-    environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ())
     assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_takes_its_script(folder: Path, shell: str) -> None:
-    script = subprocess.run(
-        [sys.executable, "-m", "allranks", "completion", shell],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    ).stdout
+def test_a_shell_takes_its_script(cli: Callable[..., Called], folder: Path, shell: str) -> None:
+    script = cli("completion", shell).out
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed here")

@@ -164,14 +164,14 @@ type: pipeline
 jobs:
   train:
     command: >-
-      for line in 1 2 3; do printf '\\033[31mline '$line'\\033[0m of a log {filler}\\n'; sleep 0.3; done
+      for line in 1 2 3; do printf '\\033[31mline '$line'\\033[0m of a log {filler}\\n'; if [ $line = 2 ]; then read shown < {pipe}; fi; done
     environment: {{image: x}}
 """
 
 
 def test_logs_are_printed_above_the_table_in_whole_lines(tmp_path: Path) -> None:
     filler = "x" * 100
-    (tmp_path / "p.yaml").write_text(LOGGING.format(filler=filler))
-    shown = on_a_terminal(80, tmp_path, "run", "p.yaml", "--logs")
+    (tmp_path / "p.yaml").write_text(LOGGING.format(filler=filler, pipe=tmp_path / "shown"))
+    shown = on_a_terminal(80, tmp_path, "run", "p.yaml", "--logs", shows="line 2 of a log")
     for line in (1, 2, 3):
         assert f"train 0 | line {line} of a log {filler}\n" in shown

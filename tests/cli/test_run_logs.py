@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +18,10 @@ from allranks.cli.log_stream import LogStream
 from allranks.local.folders import StepFolder
 from allranks.local.result import StepResult
 from tests.cli.conftest import Called
-from tests.waiting import TIMEOUT, wait_for
+from tests.helpers import ROOT
+from tests.local.support import command, environ
+from tests.waiting import wait_for
 
-ROOT = Path(__file__).parents[2]
-ALLRANKS = [sys.executable, "-m", "allranks"]
 RANKS = """\
 type: pipeline
 jobs:
@@ -43,23 +42,16 @@ def pipeline(folder: Path, script: str, ranks: int = 2) -> None:
     (folder / "ranks.yaml").write_text(RANKS.format(ranks=ranks))
 
 
-def piped(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
-    environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*ALLRANKS, "run", "ranks.yaml", *arguments],
-        cwd=folder,
-        capture_output=True,
-        env=environ,
-        check=False,
-        timeout=TIMEOUT,
+def piped(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A run of the pipeline whose standard output is a pipe."""
+    return subprocess.Popen(
+        command("run", "ranks.yaml", *arguments), cwd=folder, stdout=subprocess.PIPE, env=environ(), text=True
     )
-    assert done.returncode == code, done
-    return done
 
 
-def lines_of(output: bytes, rank: int) -> list[str]:
+def lines_of(output: str, rank: int) -> list[str]:
     mark = f"train {rank} | "
-    return [line.removeprefix(mark) for line in output.decode().split("\n") if line.startswith(mark)]
+    return [line.removeprefix(mark) for line in output.split("\n") if line.startswith(mark)]
 
 
 @pytest.mark.parametrize(
@@ -93,11 +85,11 @@ def test_a_line_without_an_end_is_shown_after_a_moment_and_its_end_is_no_further
     assert lines.feed(b"\nnext\n", 2.0) == ["next"]
 
 
-def test_ten_megabytes_without_an_end_take_little_memory_and_lose_nothing() -> None:
+def test_a_long_line_without_an_end_takes_little_memory_and_loses_nothing() -> None:
     lines, text = LogLines(), "0123456789é" * 1000
-    shown = [line for _ in range(900) for line in lines.feed(text.encode(), 0.0)]
+    shown = [line for _ in range(60) for line in lines.feed(text.encode(), 0.0)]
     assert max(map(len, shown)) <= 2**16
-    assert "".join([*shown, *lines.end()]) == text * 900
+    assert "".join([*shown, *lines.end()]) == text * 60
 
 
 def test_of_more_than_a_terminal_takes_whole_lines_are_left_out_and_that_is_said(tmp_path: Path) -> None:
@@ -119,44 +111,48 @@ def test_of_more_than_a_terminal_takes_whole_lines_are_left_out_and_that_is_said
 
 
 PRINTS = """\
-import os, sys, time
+import os, sys
 rank = os.environ["RANK"]
 for number in range(40):
     print(f"line {number} of rank {rank}", flush=True)
-    time.sleep(0.02)
-sys.stdout.buffer.write(bytes(range(128, 256)) + b"\\n" + b"x" * 10_000_000 + b"\\nlast, without an end")
+sys.stdout.buffer.write(bytes(range(128, 256)) + b"\\n" + b"x" * 1_000_000 + b"\\nlast, without an end")
 """
 
 
 def test_a_pipe_gets_every_line_of_every_rank(tmp_path: Path) -> None:
     pipeline(tmp_path, PRINTS)
-    done = piped(tmp_path)
+    with piped(tmp_path) as run:
+        output = run.communicate()[0]
+    assert run.returncode == 0
     for rank in (0, 1):
-        lines = lines_of(done.stdout, rank)
+        lines = lines_of(output, rank)
         assert lines[:40] == [f"line {number} of rank {rank}" for number in range(40)]
-        assert "".join(lines[41:]) == "x" * 10_000_000 + "last, without an end"
-    whole = done.stdout.decode().split("\n")
+        assert "".join(lines[41:]) == "x" * 1_000_000 + "last, without an end"
+    whole = output.split("\n")
     ended = next(number for number, line in enumerate(whole) if line.startswith("  train: succeeded"))
     assert max(number for number, line in enumerate(whole) if line.startswith("train ")) < ended
 
 
-def test_a_rank_that_is_chosen_alone_and_a_document_that_stays_clean(tmp_path: Path) -> None:
+def test_a_rank_that_is_chosen_alone_and_a_document_that_stays_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Called]
+) -> None:
     pipeline(tmp_path, "print('hello')")
-    assert lines_of(piped(tmp_path, "--logs", "none", "--no-cache").stdout, 0) == []
-    one = piped(tmp_path, "--logs", "train:1", "--no-cache").stdout
+    monkeypatch.chdir(tmp_path)
+    assert lines_of(cli("run", "ranks.yaml", "--logs", "none", "--no-cache").out, 0) == []
+    one = cli("run", "ranks.yaml", "--logs", "train:1", "--no-cache").out
     assert (lines_of(one, 0), lines_of(one, 1)) == ([], ["hello"])
-    done = piped(tmp_path, "--json", "--logs", "--no-cache")
-    assert json.loads(done.stdout)["status"] == "succeeded"
-    assert sorted(line for line in done.stderr.decode().split("\n") if "|" in line) == [
-        "train 0 | hello",
-        "train 1 | hello",
-    ]
+    done = cli("run", "ranks.yaml", "--json", "--logs", "--no-cache")
+    assert done.json["status"] == "succeeded"
+    assert sorted(line for line in done.err.split("\n") if "|" in line) == ["train 0 | hello", "train 1 | hello"]
 
 
-def test_what_a_failed_attempt_has_printed_is_shown_too(tmp_path: Path) -> None:
-    script = "import os; print('attempt'); raise SystemExit(os.environ['RANK'] == '1')"
-    pipeline(tmp_path, script)
-    assert lines_of(piped(tmp_path, "--retries", "1", code=1).stdout, 1) == ["attempt", "attempt"]
+def test_what_a_failed_attempt_has_printed_is_shown_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Called]
+) -> None:
+    pipeline(tmp_path, "import os; print('attempt'); raise SystemExit(os.environ['RANK'] == '1')")
+    monkeypatch.chdir(tmp_path)
+    failed = cli("run", "ranks.yaml", "--retries", "1")
+    assert (failed.code, lines_of(failed.out, 1)) == (1, ["attempt", "attempt"])
 
 
 @pytest.mark.parametrize(
@@ -187,22 +183,20 @@ def cwd_of(process: Path) -> str:
 
 def test_a_reader_that_is_slow_holds_up_neither_ranks_nor_their_end(tmp_path: Path) -> None:
     script = """\
-import os, time
+import os, signal
 for number in range(20_000):
     print("a line that is a hundred letters long " + "x" * 60, number, flush=number % 100 == 0)
 open(f"done-{os.environ['RANK']}", "w").close()
-time.sleep(60 * (os.environ["RANK"] == "0"))
+if os.environ["RANK"] == "0":
+    signal.pause()
 raise SystemExit(3)
 """
     pipeline(tmp_path, script)
-    environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        [*ALLRANKS, "run", "ranks.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
-    ) as run:
+    with piped(tmp_path) as run:
         assert run.stdout is not None
         found = wait_for(lambda: list(tmp_path.glob(".allranks/runs/*/steps/train/nodes/*/work/done-1")))
         wait_for(lambda: not working_in(found[0].parents[3]))  # rank 0 has been ended with rank 1
-        output = run.stdout.read()
+        output = run.communicate()[0]
     assert run.returncode == 1
     assert len(lines_of(output, 1)) == 20_000
 
@@ -218,19 +212,31 @@ def documented_fields() -> dict[str, set[str]]:
     }
 
 
-def test_events_are_json_lines_that_equal_the_document(tmp_path: Path) -> None:
-    script = """\
-import json, os, time
+LOGS = """\
+import json, os, sys
 if os.environ["RANK"] == "0":
     for step in range(1, 4):
         with open("outputs/metrics.jsonl", "a") as file:
             file.write(json.dumps({"step": step, "total": 3, "metrics": {"loss": 1 / step}}) + "\\n")
-        time.sleep(0.6)
+        open(GATE).read()
 print("done")
 """
-    pipeline(tmp_path, script)
-    done = piped(tmp_path, "--events", "--logs", "train:0")
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_events_are_json_lines_that_equal_the_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Called]
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    pipeline(tmp_path, LOGS.replace("GATE", repr(str(gate))))
+    events = []
+    with piped(tmp_path, "--events", "--logs", "train:0") as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            events.append(json.loads(line))
+            if events[-1]["event"] == "progress":
+                gate.write_text("")  # each step of the training waits until its progress is told
+    assert run.returncode == 0
     assert [one["event"] for one in events if one["event"] not in ("metric", "progress")] == [
         *("run_started", "step", "log", "step", "run_ended"),
     ]
@@ -240,12 +246,8 @@ print("done")
     assert [one["time"] for one in events] == sorted(one["time"] for one in events)
     started, ended = events[0], events[-1]
     assert (started["schema"], ended["status"], ended["exit_code"]) == (1, "succeeded", 0)
-    run_id = started["run_id"]
-    shown = subprocess.run(
-        [*ALLRANKS, "runs", "show", run_id, "--json"],
-        cwd=tmp_path, capture_output=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    document = json.loads(shown.stdout)
+    monkeypatch.chdir(tmp_path)
+    document = cli("runs", "show", started["run_id"], "--json").json
     assert all(document[name] == value for name, value in ended["result"].items())
     step = dict(ended["result"]["steps"]["train"])
     points = [[one["at"], one["value"]] for one in events if one["event"] == "metric" and one["metric"] == "loss"]
@@ -253,15 +255,15 @@ print("done")
     for name in ("details", "resources"):  # what the page shows of it, read when the run has ended
         step.pop(name)
     assert [one["result"] for one in events if one["event"] == "step"][-1] == step
-    progress = [one for one in events if one["event"] == "progress"]
-    assert len(progress) >= 2
-    assert (progress[-1]["done"], progress[-1]["total"]) == (3, 3)
+    progress = [(one["done"], one["total"]) for one in events if one["event"] == "progress"]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
     log = next(one for one in events if one["event"] == "log")
     assert (log["step"], log["rank"], log["line"]) == ("train", 0, "done")
 
-    again = piped(tmp_path, "--events", "events.jsonl", "--json")
+    again = cli("run", "ranks.yaml", "--events", "events.jsonl", "--json")
     told = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert told[-1]["result"] == json.loads(again.stdout)
+    assert told[-1]["result"] == again.json
     assert [[one["at"], one["value"]] for one in told if one["event"] == "metric"] == points, "of a reused step too"
-    assert piped(tmp_path, "--events", "--json", code=2).stdout
-    assert b"no/such/events: No such file" in piped(tmp_path, "--events", "no/such/events", code=2).stderr
+    both = cli("run", "ranks.yaml", "--events", "--json")
+    assert (both.code, bool(both.out)) == (2, True)
+    assert "no/such/events: No such file" in cli("run", "ranks.yaml", "--events", "no/such/events").err

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from allranks.local.folders import RunsHome, write_json_file
 from allranks.local.tracking.jobs import JobRuns
 from allranks.local.tracking.points import log_metric
 from allranks.local.tracking.store import TrackingStore
+from tests.cli.conftest import Called
 from tests.local.support import allranks, command, environ
 from tests.waiting import TIMEOUT, wait_for
 
@@ -78,41 +81,72 @@ def test_tensorboard_gets_the_event_files_of_steps_and_trials_by_name(home: Runs
 
 
 @pytest.mark.parametrize(("option", "package"), [("--tensorboard", "tensorboard"), ("--mlflow", "mlflow")])
-def test_a_tool_that_is_not_installed_is_one_message(home: RunsHome, tmp_path: Path, option: str, package: str) -> None:
-    """In an interpreter that has what the command itself needs and not the tool."""
-    hide = (
-        f"import sys; sys.modules[{package!r}] = None; from allranks.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    )
-    arguments = [sys.executable, "-c", hide, "runs", "open", "r1", option]
-    done = subprocess.run(arguments, cwd=tmp_path, env=environ(), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "is not installed" in done.stderr
-    assert f"pip install {package}" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_tool_that_is_not_installed_is_one_message(
+    cli: Callable[..., Called], home: RunsHome, monkeypatch: pytest.MonkeyPatch, option: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    called = cli("runs", "open", "r1", option, "--runs-dir", str(home.path))
+    assert (called.code, called.out) == (2, "")
+    assert "is not installed" in called.err
+    assert f"pip install {package}" in called.err
+
+
+MLFLOW = """\
+import signal, sys
+store = sys.argv[sys.argv.index("--backend-store-uri") + 1]
+print(sys.argv[1], open(store.removeprefix("sqlite:///")).read(), *sys.argv[-6:], flush=True)
+signal.pause()
+"""
+"""In the place of MLflow, whose import takes seconds; tests/local/tracking/test_export.py has what is exported."""
+WITHOUT_EXPORT = """\
+import sys
+from allranks.cli import main, run_tools
+run_tools.export_to_mlflow = lambda home, python, database: database.write_text(f"runs of {home.path.absolute()}")
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+def test_mlflow_serves_what_is_exported_on_loopback_until_ctrl_c(home: RunsHome, tmp_path: Path) -> None:
+    (tmp_path / "packages/mlflow").mkdir(parents=True)
+    (tmp_path / "packages/mlflow/__init__.py").touch()
+    (tmp_path / "packages/mlflow/__main__.py").write_text(MLFLOW)
+    variables = environ(PYTHONPATH=f"{environ()['PYTHONPATH']}{os.pathsep}{tmp_path / 'packages'}")
+    with opened([sys.executable, "-c", WITHOUT_EXPORT, "runs", "open", "r1", "--mlflow"], tmp_path, variables) as tool:
+        assert tool.stdout is not None
+        port = tool.stdout.readline().rpartition(":")[2].strip()
+        said = tool.stdout.readline().strip()
+        assert said == f"server runs of {home.path} --host 127.0.0.1 --port {port} --workers 1"
+
+
+@contextmanager
+def opened(arguments: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a command that shows a tool; at the end Ctrl+C has to end both with exit code 0."""
+    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+    with subprocess.Popen(
+        arguments, cwd=cwd, env=variables, stdout=subprocess.PIPE, text=True, preexec_fn=heard
+    ) as tool:
+        try:
+            yield tool
+        finally:
+            tool.send_signal(signal.SIGINT)
+            assert tool.wait(TIMEOUT) == 0
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_mlflow_shows_the_runs_of_the_folder(home: RunsHome, tmp_path: Path) -> None:
     jobs = JobRuns(home, "r1", "digits", "tune digits")
     jobs.begin()
     log_metric(TrackingStore(home), {"run_id": jobs.begin_step("train"), "key": "loss", "value": 0.5, "timestamp": 1})
-    arguments = command("runs", "open", "r1", "--mlflow")
-    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
-    with subprocess.Popen(
-        arguments, cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True, preexec_fn=heard
-    ) as tool:
+    with opened(command("runs", "open", "r1", "--mlflow"), tmp_path, environ()) as tool:
         assert tool.stdout is not None
-        try:
-            address = tool.stdout.readline().split()[-1]
-            body = json.dumps({"experiment_ids": ["1"], "filter": "metrics.loss = 0.5"}).encode()
-            request = urllib.request.Request(  # noqa: S310 on loopback
-                f"{address}/api/2.0/mlflow/runs/search", body, {"Content-Type": "application/json"}
-            )
-            found = wait_for(lambda: answer(request))
-            assert [run["data"]["metrics"][0]["value"] for run in found["runs"]] == [0.5]
-        finally:
-            tool.send_signal(signal.SIGINT)
-            assert tool.wait(30) == 0
+        address = tool.stdout.readline().split()[-1]
+        body = json.dumps({"experiment_ids": ["1"], "filter": "metrics.loss = 0.5"}).encode()
+        request = urllib.request.Request(  # noqa: S310 on loopback
+            f"{address}/api/2.0/mlflow/runs/search", body, {"Content-Type": "application/json"}
+        )
+        found = wait_for(lambda: answer(request), running=[tool])
+        assert [run["data"]["metrics"][0]["value"] for run in found["runs"]] == [0.5]
 
 
 def answer(request: urllib.request.Request) -> dict[str, list[dict[str, dict[str, list[dict[str, float]]]]]]:

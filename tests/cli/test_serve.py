@@ -15,6 +15,7 @@ from allranks.cli.run_server import RunServer
 from allranks.local.folders import RunFolder
 from tests.cli.conftest import Called
 from tests.cli.test_runs import make_run
+from tests.waiting import TIMEOUT
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def server(run: RunFolder) -> Iterator[RunServer]:
 def ask(server: RunServer, path: str, host: str = "", token: str = "", **headers: str) -> tuple[int, str, str]:
     """The status, the body and the tag of an answer."""
     port = server.server_port
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     connection.putrequest("GET", f"/{token or server.token}/{path}", skip_host=True)
     for name, value in {"Host": host or f"127.0.0.1:{port}", **headers}.items():
         connection.putheader(name, value)
