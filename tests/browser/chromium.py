@@ -9,14 +9,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import wait_for
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SECONDS = 30.0  # that an answer may take
 
 
 def find_chromium() -> str | None:
@@ -61,14 +61,10 @@ class Chromium:
         if self.session:
             message["sessionId"] = self.session
         os.write(self._write, json.dumps(message).encode() + b"\0")
-        until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
-            answer = self._next()
-            if answer.get("id") == self._number:
-                assert "error" not in answer, f"{method}: {answer['error']}"
-                return answer["result"]
+        while (answer := self._next()).get("id") != self._number:
             self.events.append(answer)
-        raise TimeoutError(method)
+        assert "error" not in answer, f"{method}: {answer['error']}"
+        return answer["result"]
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -90,8 +86,8 @@ class Chromium:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
-    def show(self, address: str, *, width: int = 1200, height: int = 900, dark: bool = False) -> float:
-        """Open an address, and wait until it is drawn; gives the seconds until its first contents were."""
+    def show(self, address: str, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+        """Open an address, and wait until it is drawn."""
         self.new_tab()
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
@@ -100,8 +96,7 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Page.navigate", url=address)
         self.until("document.readyState === 'complete'")
-        paint = "performance.getEntriesByType('paint').find((one) => one.name === 'first-contentful-paint')?.startTime"
-        return float(self.until(paint)) / 1000
+        self.until("performance.getEntriesByName('first-contentful-paint').length")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; of a promise what it comes to."""
@@ -111,11 +106,7 @@ class Chromium:
 
     def until(self, script: str) -> Any:
         """The value of an expression, once it is true."""
-        end = time.monotonic() + SECONDS
-        while not (value := self.run(script)):
-            assert time.monotonic() < end, f"never true: {script}"
-            time.sleep(0.05)
-        return value
+        return wait_for(lambda: self.run(script), running=[self._process])
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
         """Write what is shown as PNG."""

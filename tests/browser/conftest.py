@@ -15,6 +15,7 @@ import pytest
 from tests.browser.chromium import Chromium, chromium, find_chromium
 from tests.browser.demo import make_runs
 from tests.local.support import command, environ
+from tests.waiting import TIMEOUT
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +46,7 @@ def serving(home: Path, *arguments: str) -> Iterator[str]:
     try:
         yield json.loads(started.stdout.readline())["address"]
         started.send_signal(signal.SIGINT)
-        assert started.wait(10) == 0, "Ctrl+C is its usual end"
+        assert started.wait(TIMEOUT) == 0, "Ctrl+C is its usual end"
     finally:
         started.kill()
         os.waitid(os.P_PID, started.pid, os.WEXITED) if started.returncode is None else None

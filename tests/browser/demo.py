@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from allranks.local.folders import RunsHome
-from tests.local.support import allranks, pipeline, step
+from tests.local.support import ROOT, allranks, pipeline, step
 
 TRAIN = """\
-import json, math, os, random, socket, sys, time
+import json, math, os, pathlib, random, signal, socket, sys
+sys.path.append(CHECKOUT)
+from tests.waiting import wait_for
 
 word, rate, fails = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
 rank = os.environ.get("RANK", "0")
@@ -27,15 +29,14 @@ if rank == "0":
             file.write(json.dumps({"step": number, "total": 40, "metrics": metrics}) + "\\n")
             if (word, number) == ("halfway", 24):
                 file.flush()
-                time.sleep(60)
-if word == "second":
-    time.sleep(0.8)  # long enough to be looked at
+                signal.pause()
+if word == "second":  # its use of the machine is sampled while it runs
+    wait_for((pathlib.Path.cwd().parents[2] / "resources.jsonl").is_file)
 place = (os.environ.get("MASTER_ADDR"), int(os.environ.get("MASTER_PORT", "0")))
 if fails and rank == "0":  # what it has logged is there before another one fails
     socket.create_server(place).accept()
 if rank in fails:
-    while socket.socket().connect_ex(place):
-        time.sleep(0.02)
+    wait_for(lambda: socket.socket().connect_ex(place) == 0)
     raise RuntimeError("there is no more memory")
 """
 
@@ -79,7 +80,7 @@ def make_runs(folder: Path) -> dict[str, Path]:
         "failed": ("bad.yaml", "--retries", "1"),
         "sweep": ("sweep.yaml",),
     }.items():
-        (folder / "code" / "train.py").write_text(f"{TRAIN}# of {name}\n")
+        (folder / "code" / "train.py").write_text(f"CHECKOUT = {str(ROOT)!r}\n{TRAIN}# of {name}\n")
         done = allranks("run", *arguments, "--no-cache", cwd=folder)
         assert done.returncode == (name == "failed"), done.stderr
         found[name] = RunsHome(folder / ".allranks").find("latest").report

@@ -39,7 +39,7 @@ def halfway(folder: Path, browser: Chromium) -> Iterator[str]:
             yield page
     finally:
         started.send_signal(signal.SIGINT)
-        started.wait(30)
+        started.wait()
 
 
 def take_pictures(browser: Chromium, name: str, address: str) -> None:
