@@ -45,10 +45,9 @@ def test_few_failures_that_are_no_race_run_again(tmp_path: Path, chosen: str, co
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = race\n")
     (tmp_path / "Makefile").write_text(f"test:\n\t{sys.executable} -m pytest -k '{chosen}'\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.ci_tests", "lint=7"],
-        cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    environ = clean_environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    command = [sys.executable, "-m", "tools.ci_tests", "lint=7"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert ("Run again, alone: test_some.py::test_flaky" in done.stdout) == runs_again
     assert ("FLAKY: test_some.py::test_flaky." in done.stdout) == (runs_again and not code)

@@ -13,6 +13,7 @@ from allranks.local import snapshot
 from allranks.renew.snapshots import source_tree
 from allranks.spec import read_component
 from tests.helpers import ROOT, clean_environment, start_rank
+from tests.waiting import TIMEOUT
 
 WITH_SHARED = [name for name in catalogue.COMPONENTS if name != "compare_models"]
 
@@ -98,7 +99,7 @@ def test_the_script_and_all_that_it_may_import_start_in_its_own_snapshot(name: s
     with (tmp_path / "said").open("wb") as said:
         command = [sys.executable, str(program), *modules]
         process = start_rank(command, clean_environment({"PYTHONPATH": None}), tmp_path, said, said, _forked_from(name))
-        code = process.wait(120)
+        code = process.wait(TIMEOUT)
     text = (tmp_path / "said").read_text()
     assert code == 0, text
     assert "--init-timeout" in text
