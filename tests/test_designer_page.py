@@ -49,6 +49,7 @@ def downloaded_config(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # tests/docs types the same commands
 def test_every_command_does_what_the_page_says(
     stand_in: StandIn,  # noqa: F811
     tmp_path: Path,

@@ -1,8 +1,13 @@
-"""Every command of every page is run as it stands there, under the installation that the page prescribes."""
+"""Run every command of every page as written.
+
+With ``--exhaustive``, and in continuous integration, each runs in the installation that its page prescribes; otherwise
+in the environment of the tests, and long trainings are only planned.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -39,7 +44,10 @@ jobs:
 """
 MAPPED = "--map azureml:mnist=./mnist"
 OF_EIGHT = "Standard_ND96amsr_A100_v4"
+HERE = Installation(Path(sys.prefix), ROOT)
 ORDER = ("list", "show", "copy", "register", "submit", "lint", "runs watch", "runs")
+WHOLE_LIBRARY = ("allranks register --workspace", "allranks register --registry shared")
+"""Commands that publish the whole library, which tests/azure/test_register.py does as well."""
 
 
 def test_every_command_has_its_proof() -> None:
@@ -69,13 +77,15 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def local(copy: Path) -> Installation:
-    return installed(copy, "local")
+def local(request: pytest.FixtureRequest, exhaustive: bool) -> Installation:
+    if exhaustive or "CLEAN_COPY" in os.environ:  # continuous integration has installed it there
+        return installed(request.getfixturevalue("copy"), "local")
+    return HERE
 
 
 @pytest.fixture(scope="module")
-def wheel(copy: Path, local: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    return installed_wheel(copy, tmp_path_factory.mktemp("wheel") / "empty", local)
+def azure(request: pytest.FixtureRequest, exhaustive: bool) -> Installation:
+    return installed(request.getfixturevalue("copy"), "azure") if exhaustive else HERE
 
 
 def folder_of_a_user(folder: Path) -> Path:
@@ -124,31 +134,32 @@ def problems_of_local(installation: Installation, cwd: Path, *, trains: bool) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_commands_for_one_machine_in_the_checkout(local: Installation) -> None:
-    assert not problems_of_local(local, folder_of_a_user(local.cwd.parent / "of-a-user"), trains=True)
+def test_the_commands_for_one_machine(local: Installation, tmp_path: Path, exhaustive: bool) -> None:
+    assert not problems_of_local(local, folder_of_a_user(tmp_path), trains=exhaustive)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
-def test_the_commands_for_one_machine_from_the_wheel_in_an_empty_folder(wheel: Installation) -> None:
+def test_the_commands_for_one_machine_from_the_wheel_in_an_empty_folder(
+    copy: Path, local: Installation, tmp_path: Path
+) -> None:
+    wheel = installed_wheel(copy, tmp_path / "empty", local)
     assert not problems_of_local(wheel, folder_of_a_user(wheel.cwd / "of-a-user"), trains=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_commands_for_azure(copy: Path, azure_server: StandIn, tmp_path: Path) -> None:
-    """Against the stand-in, so that each is sent; the lines that need a job or a cluster find what the others made.
-
-    The first is started as ever; the others share the import of the SDK, which takes longer than most of them.
-    """
-    installation = installed(copy, "azure")
+def test_the_commands_for_azure(azure: Installation, azure_server: StandIn, tmp_path: Path, exhaustive: bool) -> None:
+    """Against the stand-in, so that each is sent; the lines that need a job or a cluster find what the others made."""
     azure_server.reset()
     azure_server.script("succeeds", pace="4")  # between two looks at a job `--watch` waits ever longer
     environ = dict(azure_server.environment)
     azure_server.add_cluster("a100x8-cluster", OF_EIGHT)
-    texts = [text.replace("JOB", "latest") for text in sorted(of("azure", "run", "azure"), key=place_of)]
+    chosen = (text for text in of("azure", "run", "azure") if exhaustive or text not in WHOLE_LIBRARY)
+    texts = [text.replace("JOB", "latest") for text in sorted(chosen, key=place_of)]
     found = []
-    for text, done in zip(texts, installation.call_forked(texts, ["azure.ai.ml"], tmp_path, **environ), strict=True):
+    for text, done in zip(texts, azure.call_forked(texts, ["azure.ai.ml"], tmp_path, **environ), strict=True):
         problem = said_of(text, done)
         late = re.match(r"allranks runs (cancel|logs) ", text) and re.search(r"it (is|has) succeeded", problem)
         found.append("" if late else problem)  # `submit --watch` has followed the job to its end, and they say so
@@ -161,10 +172,11 @@ def place_of(text: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_a_component_of_your_own_runs_as_it_is_typed(copy: Path, local: Installation, tmp_path: Path) -> None:
     (extras,) = {command.extras for command in COMMANDS if command.page == TYPED}
-    installation = local if extras == "local" else installed(copy, extras, like=local)
+    installation = installed(copy, extras, like=local)
     page = (ROOT / TYPED).read_text()
     for name, text in re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", page, flags=re.DOTALL):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -221,7 +233,6 @@ def test_the_journeys_are_those_that_other_pages_type() -> None:
 
 def test_a_failed_run_leads_to_its_cause_as_it_is_typed(tmp_path: Path) -> None:
     """In the environment of the tests: no framework is used, so nothing depends on what a page installs."""
-    here = Installation(Path(sys.prefix), tmp_path)
     said, codes = "", []
     for _, language, text in blocks_of(ROOT / FAILED_PAGE):
         if language == "python":
@@ -232,7 +243,7 @@ def test_a_failed_run_leads_to_its_cause_as_it_is_typed(tmp_path: Path) -> None:
             said = ""
         else:
             for line in text.splitlines():
-                done = here.call(line)
+                done = HERE.call(line, tmp_path)
                 codes.append(done.returncode)
                 said += done.stdout + done.stderr
     assert codes == [1, 0, 0, 0, 0, 0, 0]

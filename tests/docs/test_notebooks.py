@@ -13,6 +13,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.helpers import ROOT
+from tests.waiting import TIMEOUT
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
@@ -25,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def execute(notebook: Any, folder: Path, **options: Any) -> Any:
     """The notebook with what its cells have given."""
-    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}, **options)  # fmt: skip
+    client = NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}}, **options)  # fmt: skip
     client.execute(env={**os.environ, "MPLBACKEND": "agg", "DISPLAY": ""})
     return notebook
 
@@ -38,7 +39,13 @@ def outputs(notebook: Any, kind: str, form: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem == "first_run" else pytest.mark.exhaustive)
+        for path in NOTEBOOKS
+    ],
+)
 def test_every_notebook_runs_from_its_first_cell_to_its_last(path: Path, folder: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
