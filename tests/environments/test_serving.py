@@ -145,4 +145,4 @@ def test_azures_server_predicts_with_the_model(
         assert "input_data" in answer(port, "/swagger.json")
     finally:
         server.terminate()
-        server.wait(60)
+        server.wait(TIMEOUT)

@@ -83,7 +83,13 @@ def _forked_from(name: str) -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WITH_SHARED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("prepare_data", "train_ddp", "evaluate") else pytest.mark.exhaustive)
+        for name in WITH_SHARED
+    ],
+)
 def test_the_script_and_all_that_it_may_import_start_in_its_own_snapshot(name: str, tmp_path: Path) -> None:
     files = snapshot_of(name)
     snapshot.copy_snapshot(files, tmp_path)
