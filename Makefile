@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-environments fuzz check renew locks audit bump format docs bench build clean
+.PHONY: help run test test-all test-environments fuzz check lint types quick renew locks audit bump format docs bench build clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -35,10 +35,17 @@ test-all: $(VENV)/.stamp-horovod ## run the tests, each promise with every frame
 fuzz: $(VENV)/.stamp-dev ## read 1,000 mutants of YAML, data, models and runs with each reader (others: ARGS="--seed 2 --target yaml")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests
+check: $(VENV)/.stamp-dev ## formatting, lint, types and the quick tests, side by side
+	@$(MAKE) --no-print-directory --jobs=3 lint types quick
+
+lint:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types:
 	$(BIN)/mypy
+
+quick:
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
 
 test-environments: $(VENV)/.stamp-dev ## build each environment from its lock, and run its components in it (some: ENVIRONMENTS="pytorch evaluate")
