@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.helpers import ROOT
 from tests.waiting import TIMEOUT
@@ -26,9 +23,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def execute(notebook: Any, folder: Path, **options: Any) -> Any:
     """The notebook with what its cells have given."""
+    from nbclient import NotebookClient  # here, for each worker of the tests would import it
+
     client = NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}}, **options)  # fmt: skip
     client.execute(env={**os.environ, "MPLBACKEND": "agg", "DISPLAY": ""})
     return notebook
+
+
+def of_cells(*cells: str) -> Any:
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    return new_notebook(cells=list(map(new_code_cell, cells)))
 
 
 def outputs(notebook: Any, kind: str, form: str) -> Iterator[str]:
@@ -47,6 +52,8 @@ def outputs(notebook: Any, kind: str, form: str) -> Iterator[str]:
     ],
 )
 def test_every_notebook_runs_from_its_first_cell_to_its_last(path: Path, folder: Path) -> None:
+    import nbformat
+
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "keep it without outputs"
@@ -66,7 +73,7 @@ def test_a_mistake_and_a_failed_step_are_one_message_in_a_notebook(tmp_path: Pat
         "run.logs('one', 7)",
         "allranks.run('pipeline.yaml', check=True)",
     ]
-    notebook = execute(new_notebook(cells=[new_code_cell(cell) for cell in cells]), tmp_path, allow_errors=True)
+    notebook = execute(of_cells(*cells), tmp_path, allow_errors=True)
     mistake, rank, failed = ("\n".join(one) for one in outputs(notebook, "error", "traceback"))
     assert mistake.startswith("error: 'image_classificaton' is no file")
     assert rank == "error: step 'one' has no rank 7; there are: 0."
@@ -82,7 +89,7 @@ def test_a_mistake_and_a_failed_step_are_one_message_in_a_notebook(tmp_path: Pat
 def test_a_script_in_a_notebook_shows_what_its_ranks_print_and_the_view(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\nprint('this is rank', os.environ['RANK'])\n")
     cell = "import allranks\nrun = allranks.run('train.py', scale='1x2')"
-    notebook = execute(new_notebook(cells=[new_code_cell(cell)]), tmp_path)
+    notebook = execute(of_cells(cell), tmp_path)
     said = "".join(outputs(notebook, "stream", "text"))
     assert [f"[rank {rank}] this is rank {rank}" in said for rank in range(2)] == [True, True]
     (shown,) = outputs(notebook, "display_data", "text/html")

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import mlflow.pyfunc
 import numpy as np
 import pandas as pd
 import pytest
@@ -120,6 +119,8 @@ def answer(port: int, path: str, body: Any = None) -> Any:
 def test_azures_server_predicts_with_the_model(
     name: str, models: Mapping[str, Path], environment: Path, tmp_path: Path
 ) -> None:
+    import mlflow.pyfunc  # here, for each worker of the tests would import it
+
     folder, port = models[name], free_port()
     check_azure_serves(folder)
     variables = {"PYTHONPATH": None, "AZUREML_MODEL_DIR": str(folder.parent), "MLFLOW_MODEL_FOLDER": folder.name}
