@@ -13,7 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from allranks import catalogue
 from allranks.cli.main import VERBS
+from allranks.spec import read_component
 from allranks.spec.budget import Budget
 from shared.data.formats.file_format import ReadBudget
 
@@ -66,3 +68,20 @@ def test_the_page_of_limits_has_every_limit_as_it_is() -> None:
         for one in (*fields(Budget), *fields(ReadBudget))
     ]
     assert [line for line in text.splitlines() if line.startswith("| `")] == rows
+
+
+def test_what_the_designer_page_tells_to_drag_and_connect_is_there() -> None:
+    page = (ROOT / "docs" / "designer.md").read_text()
+    shown = {one.display_name: one for one in map(read_component, catalogue.component_files().values())}
+    for title in re.findall(r"Drag \*(.+?)\*, \*(.+?)\* and \*(.+?)\*", page)[0]:
+        assert title in shown
+    assert shown["Prepare data"].inputs["dataset"].default == "digits"
+    assert "data" in shown["Prepare data"].outputs
+    for title in ("Train (PyTorch DDP)", "Evaluate"):
+        assert shown[title].inputs["data"].required
+    assert (
+        shown["Evaluate"].inputs["model"].type == shown["Train (PyTorch DDP)"].outputs["model"].type == "mlflow_model"
+    )
+    listed = re.search(r"its values are (.+?)\.", page.replace("\n", " "))
+    assert listed is not None
+    assert set(re.findall(r"`(\w+)`", listed[1])) == {one.tags["allranks"] for one in shown.values()}

@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -54,6 +55,8 @@ def test_every_command_has_its_proof() -> None:
     unknown = [f"{command.page}: {command.text}" for command in COMMANDS if not command.how]
     assert not unknown, f"say in tests/docs/blocks.py how these are proved: {unknown}"
     assert len(COMMANDS) > 60, "the pages were read"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {extra for command in COMMANDS for extra in command.extras.split(",")} <= extras.keys()
 
 
 def test_no_page_installs_from_an_index_what_is_not_published_there() -> None:
