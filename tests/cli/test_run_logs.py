@@ -184,7 +184,7 @@ def cwd_of(process: Path) -> str:
 def test_a_reader_that_is_slow_holds_up_neither_ranks_nor_their_end(tmp_path: Path) -> None:
     script = """\
 import os, signal
-for number in range(20_000):
+for number in range(5_000):
     print("a line that is a hundred letters long " + "x" * 60, number, flush=number % 100 == 0)
 open(f"done-{os.environ['RANK']}", "w").close()
 if os.environ["RANK"] == "0":
@@ -198,7 +198,7 @@ raise SystemExit(3)
         wait_for(lambda: not working_in(found[0].parents[3]))  # rank 0 has been ended with rank 1
         output = run.communicate()[0]
     assert run.returncode == 1
-    assert len(lines_of(output, 1)) == 20_000
+    assert len(lines_of(output, 1)) == 5_000
 
 
 def documented_fields() -> dict[str, set[str]]:

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
 
 from allranks import catalogue
+from environments.horovod import install
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def install() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("install_horovod", ROOT / "environments" / "horovod" / "install.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow  # `make check` builds no Horovod
-def test_the_installed_horovod_is_the_one_that_fits(install: ModuleType) -> None:
+def test_the_installed_horovod_is_the_one_that_fits() -> None:
     assert install.installed("horovod") == install.wheel_version(), "make test builds and installs it"
 
 
-def test_a_wheel_that_fits_is_not_built_again(
-    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_that_fits_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(work: Path) -> Path:
         made = work / "built.whl"
         made.write_bytes(b"wheel")
@@ -50,7 +37,7 @@ def test_a_wheel_that_fits_is_not_built_again(
 
 
 def test_a_compiler_that_lacks_is_named_with_the_command_that_installs_it(
-    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(install.sysconfig, "get_path", lambda name: str(tmp_path / name))
@@ -60,7 +47,7 @@ def test_a_compiler_that_lacks_is_named_with_the_command_that_installs_it(
         install.install_compiler(lacking)
 
 
-def test_the_name_of_a_wheel_says_what_it_is_for(install: ModuleType) -> None:
+def test_the_name_of_a_wheel_says_what_it_is_for() -> None:
     import torch
 
     version = install.wheel_version()
@@ -68,7 +55,7 @@ def test_the_name_of_a_wheel_says_what_it_is_for(install: ModuleType) -> None:
     assert "tensorflow" in version
 
 
-def test_horovod_is_left_to_the_script_and_all_else_to_pip(install: ModuleType) -> None:
+def test_horovod_is_left_to_the_script_and_all_else_to_pip() -> None:
     assert install.requirement_of("horovod==0.28.1  # the last release") == ""
     assert install.requirement_of("# a comment") == ""
     assert install.requirement_of("torch>=2.10 # why") == "torch>=2.10"
@@ -86,7 +73,7 @@ def test_an_environment_has_what_azure_builds_it_from(name: str) -> None:
     assert all((folder / file).is_file() for file in copied)
 
 
-def test_the_script_needs_nothing_but_the_standard_library(install: ModuleType) -> None:
+def test_the_script_needs_nothing_but_the_standard_library() -> None:
     source = (ROOT / "environments" / "horovod" / "install.py").read_text()
     imported = {
         line.split()[1].partition(".")[0] for line in source.splitlines() if line.startswith(("import ", "from "))

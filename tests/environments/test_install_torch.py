@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from environments import install_torch
+
 SCRIPT = Path(__file__).parents[2] / "environments" / "install_torch.py"
-
-
-@pytest.fixture(scope="module")
-def install_torch() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("install_torch", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
     ("gpu", "driver", "build"),
     [(False, 0, "cpu"), (False, 580, "cpu"), (True, 535, "cu126"), (True, 580, ""), (True, 0, "")],
 )
-def test_the_build_follows_the_gpu_and_its_driver(
-    install_torch: ModuleType, gpu: bool, driver: int, build: str
-) -> None:
+def test_the_build_follows_the_gpu_and_its_driver(gpu: bool, driver: int, build: str) -> None:
     assert install_torch.choose_build(gpu, driver) == build
 
 
 @pytest.mark.parametrize("name", ["NVIDIA UNIX x86_64 Kernel Module", "NVIDIA UNIX Open Kernel Module for x86_64"])
-def test_the_driver_is_read_from_the_kernel(install_torch: ModuleType, tmp_path: Path, name: str) -> None:
+def test_the_driver_is_read_from_the_kernel(tmp_path: Path, name: str) -> None:
     file = tmp_path / "version"
     assert install_torch.driver_version(file) == 0
     file.write_text(f"NVRM version: {name}  535.161.07  Sat Feb 17 22:55:48 UTC 2024\nGCC version: 12.3.0\n")
     assert install_torch.driver_version(file) == 535
 
 
-def test_only_a_gpu_counts_as_one(install_torch: ModuleType, tmp_path: Path) -> None:
+def test_only_a_gpu_counts_as_one(tmp_path: Path) -> None:
     (tmp_path / "nvidiactl").touch()
     assert not install_torch.has_gpu(tmp_path)
     (tmp_path / "nvidia0").touch()
