@@ -33,7 +33,7 @@ def test_a_failed_run_says_why_and_where_and_can_be_read_again(
     again = allranks.runs()
     assert [one.run_id for one in again] == [result.run_id]
     assert again[0].document() == result.document()
-    assert (result.seconds or 0) > 0
+    assert result.seconds is not None
     assert allranks.load_run("latest").steps["two"].outputs["out"].read_text() == "{}\n"
     (tmp_path / "mended").touch()
     resumed = allranks.run(resume=result, logs="one:0")
