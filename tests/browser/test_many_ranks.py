@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from allranks.local.folders import RunsHome
 from tests.browser.chromium import Chromium
 from tests.browser.test_pages import check_page
 from tests.local.test_many_ranks import run_many
+
+pytestmark = pytest.mark.slow
 
 OPEN = "[...document.querySelectorAll('.log')].filter((one) => one.checkVisibility() && one.open).map((one) => one.dataset.log)"
 SEEN = "document.querySelectorAll('.log:not([hidden])').length"

@@ -16,6 +16,8 @@ from tests.browser.chromium import Chromium
 from tests.browser.conftest import serving
 from tests.local.support import command, environ, pipeline, step
 
+pytestmark = pytest.mark.slow
+
 AXE = (Path(__file__).parent / "axe.min.js").read_text()
 KINDS = ("good", "failed", "sweep", "compare")
 CONTROLS = 'a[href], button, input, select, summary, [tabindex="0"]'

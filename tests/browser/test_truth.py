@@ -27,6 +27,8 @@ from allranks.wording import (
 from tests.browser.chromium import Chromium
 from tests.local.support import command, environ
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = [
     0,
     1,

@@ -85,6 +85,7 @@ def test_show_takes_what_stands_for_a_registered_component(
     assert document["example"] == " ".join(["allranks run", str(pipeline), *options])
 
 
+@pytest.mark.slow
 def test_show_takes_a_python_pipeline(cli: Callable[..., Any]) -> None:
     pytest.importorskip("azure.ai.ml")
     file = catalogue.pipeline_files()["image_classification"].with_suffix(".py")

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.helpers import ROOT
 from tests.waiting import TIMEOUT
 
 
+@pytest.mark.slow
 def test_the_site_has_no_warning_and_every_page(tmp_path: Path) -> None:
     command = [
         sys.executable,
