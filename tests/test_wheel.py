@@ -134,8 +134,9 @@ def test_run_a_pipeline(call: Callable[..., str], tmp_path: Path) -> None:
     assert "hola" in call("runs", "logs", "latest", "read")
 
 
+@pytest.mark.exhaustive
 def test_a_wheel_composes_exports_and_submits(
-    azure_server: StandIn, call: Callable[..., str], installed: Path, tmp_path: Path, exhaustive: bool
+    azure_server: StandIn, call: Callable[..., str], installed: Path, tmp_path: Path
 ) -> None:
     """With the SDK of the environment around the tests, whose packages stand on PYTHONPATH."""
     azure_server.reset()
@@ -150,8 +151,6 @@ def test_a_wheel_composes_exports_and_submits(
     properties = azure_server.requests("PUT", f"/jobs/{sent['job']}")[0]["body"]["properties"]
     assert properties["jobs"]["train"]["resources"]["instance_count"] == 3
     assert properties["inputs"]["epochs"]["value"] == "4"
-    if not exhaustive:  # each of these imports the SDK again
-        return
     call("export", "own.py:own", "-o", "own.yaml", env=environ)
     assert "instance_count: 3" in (tmp_path / "own.yaml").read_text()
     shown = json.loads(call("submit", "image_classification", "--registered", "--dry-run", "--json", env=environ))
