@@ -14,10 +14,8 @@ import pytest
 
 from allranks.cli.main import VERBS
 from allranks.local.folders import RunFolder
+from tests.local.support import ROOT, command
 from tests.waiting import TIMEOUT
-
-ROOT = Path(__file__).parents[2]
-ALLRANKS = [sys.executable, "-m", "allranks"]
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",), ("help",)])
@@ -126,7 +124,7 @@ def test_what_is_empty_or_of_another_kind_is_never_taken_for_a_default(
 def test_a_reader_that_goes_away_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*ALLRANKS, "list"], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command("list"), cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert done.stderr == ""
     assert done.returncode == 141
@@ -139,8 +137,8 @@ def test_ctrl_c_is_no_traceback(tmp_path: Path) -> None:
     state = {"run_id": "r1", "status": "running", "steps": {"train": {"status": "running"}}}
     (run / "run.json").write_text(json.dumps(state))
     RunFolder(run).lock()
-    command = [*ALLRANKS, "runs", "logs", "r1", "train", "--follow", "--runs-dir", str(tmp_path)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    follow = command("runs", "logs", "r1", "train", "--follow", "--runs-dir", tmp_path)
+    process = subprocess.Popen(follow, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "hello\n"
     process.send_signal(signal.SIGINT)

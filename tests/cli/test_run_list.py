@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +12,9 @@ from allranks.cli.run_server import RunServer
 from allranks.local.folders import RunsHome
 from tests.cli.conftest import Called
 from tests.cli.test_runs import make_run
-from tests.cli.test_serve import ask
+from tests.cli.test_serve import ask, server
+
+__all__ = ["server"]
 
 COUNT = 1000
 
@@ -110,14 +111,6 @@ def test_what_cannot_be_listed_is_refused(
     _, called = listed(*options)
     assert called.code == 2
     assert message in called.err
-
-
-@pytest.fixture
-def server(home: RunsHome) -> Iterator[RunServer]:
-    with RunServer(home) as serving:
-        threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield serving
-        serving.shutdown()
 
 
 def test_the_page_has_the_same_rules_and_leads_on(server: RunServer) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from allranks.cli.run_server import RunServer
-from allranks.local.folders import RunFolder
+from allranks.local.folders import RunFolder, RunsHome
 from tests.cli.conftest import Called
 from tests.cli.test_runs import make_run
 from tests.waiting import TIMEOUT
@@ -27,8 +27,13 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 @pytest.fixture
-def server(run: RunFolder) -> Iterator[RunServer]:
-    with RunServer(run.home) as serving:
+def home(run: RunFolder) -> RunsHome:
+    return run.home
+
+
+@pytest.fixture
+def server(home: RunsHome) -> Iterator[RunServer]:
+    with RunServer(home) as serving:
         threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield serving
         serving.shutdown()

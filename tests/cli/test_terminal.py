@@ -18,10 +18,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Called
+from tests.local.support import command, environ
 from tests.waiting import TIMEOUT
-
-ALLRANKS = [sys.executable, "-m", "allranks"]
-ROOT = Path(__file__).parents[2]
 
 
 def on_a_terminal(columns: int, cwd: Path, *arguments: str, code: int = 0, shows: str = "") -> str:
@@ -33,13 +31,13 @@ def on_a_terminal(columns: int, cwd: Path, *arguments: str, code: int = 0, shows
     shown = os.open(cwd / "shown", os.O_RDWR)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environ = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    variables = {name: value for name, value in environ(TERM="xterm").items() if name not in {"COLUMNS", "LINES"}}
     process = subprocess.Popen(
-        [*ALLRANKS, *arguments],
+        command(*arguments),
         cwd=cwd,
         stdout=theirs,
         stderr=subprocess.STDOUT,
-        env=environ | {"TERM": "xterm", "PYTHONPATH": str(ROOT)},
+        env=variables,
     )
     os.close(theirs)
     text = b""
@@ -63,15 +61,15 @@ def plain(text: bytes) -> str:
 def test_a_full_disk_is_one_message(tmp_path: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [*ALLRANKS, *arguments], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            command(*arguments), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 2
     assert done.stderr == "error: a file or the standard output: No space left on device.\n"
 
 
 def test_a_closed_output_is_no_error(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "import os, sys; os.close(1); os.execv(sys.argv[1], sys.argv[1:])"]
-    done = subprocess.run([*command, *ALLRANKS, "list"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False)
+    closing = [sys.executable, "-c", "import os, sys; os.close(1); os.execv(sys.argv[1], sys.argv[1:])"]
+    done = subprocess.run([*closing, *command("list")], cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
