@@ -194,7 +194,11 @@ def _check_reference(component: Component, reference: Reference) -> Iterator[Pro
         elif reference.scope == "inputs" and not reference.optional and not _has_value(component.inputs[name]):
             message = f"{reference} is optional, and stands outside $[[ ]]; Azure ML refuses this."
             yield source.problem("command", message, f"Write $[[--{name} '{reference}']].")
-    elif reference.scope != "search_space":
+    elif reference.scope == "search_space":
+        if source.file is not None and not source.prefix.endswith("trial"):
+            hint = f"Declare an input {reference.name}, which a sweep can search, and write its reference here."
+            yield source.problem("command", f"{reference} is for a trial that is written in place in a sweep.", hint)
+    else:
         hint = "A command knows ${{inputs.NAME}} and ${{outputs.NAME}}."
         first = reference.name.split(".")[0]
         if not reference.scope and first:

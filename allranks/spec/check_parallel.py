@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
-from pathlib import PurePath
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
 
 from allranks.errors import Problem
 from allranks.spec.check_bindings import StepBindings
@@ -48,11 +48,16 @@ def _check_script(component: ParallelComponent) -> Iterator[Problem]:
         yield component.source.problem("task", "has an entry_script and no code.", hint)
         return
     landed = [*(code.iterdir() if code.is_dir() else [code]), *component.includes]
-    first, *rest = script.parts or (".",)
-    if not any(one.name == first and one.joinpath(*rest).is_file() for one in landed):
+    module = PurePath(f"{component.entry_script.replace('.', '/')}.py")  # of pkg.main
+    if not any(_lies_in(landed, one) for one in (script, module)):
         names = [path.name for path in landed if path.suffix == ".py"]
         message = f"there is no file '{component.entry_script}' in '{code}'."
         yield component.source.problem("task.entry_script", message, nearest_hint(script.name, names))
+
+
+def _lies_in(landed: Iterable[Path], script: PurePath) -> bool:
+    first, *rest = script.parts or (".",)
+    return any(one.name == first and one.joinpath(*rest).is_file() for one in landed)
 
 
 def check_parallel_bindings(bindings: StepBindings) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,11 +25,12 @@ from allranks.spec.graph import input_text
 from allranks.spec.inline import output_type
 from allranks.spec.model import Component, Data, Input, Literal, Output, Source
 from allranks.spec.section import a_or_an, is_address, shown_value
-from allranks.spec.suggest import nearest_hint
+from allranks.spec.suggest import did_you_mean, nearest_hint
 from allranks.spec.values import check_command_values, check_value
 
 _FOLDERS = frozenset({"uri_folder", "mltable", "mlflow_model", "triton_model"})
 _SAME = "Make both optional, or neither."
+_EMPTY = "is an empty text, which Azure ML refuses for an input."
 
 
 def check_local(source: Source, where: str, data: Data, wanted: str) -> Iterator[Problem]:
@@ -76,8 +77,7 @@ class StepCheck(StepBindings):
             if name in declared:
                 yield from self._check_input(declared[name], value)
             elif step.has_component:
-                message = f"there is no input '{name}' in '{step.component.name}'."
-                yield self.unknown(f"inputs.{name}", message, name, declared, "inputs")
+                yield self._unknown_port(f"inputs.{name}", "input", name, declared)
             else:
                 yield from self._check_bindings(input_text(value), f"inputs.{name}")
         yield from self._check_missing()
@@ -115,6 +115,8 @@ class StepCheck(StepBindings):
             yield self.wrong(where, typed.message + origin, typed.hint)
             return
         self.values[declared.name] = typed
+        if typed == "" and declared.type == "string":
+            yield self.wrong(where, _EMPTY + origin, "Write a text, or leave the input out.", "warning")
         if origin:
             return
         place = f"{self.place}.{where}"
@@ -137,7 +139,7 @@ class StepCheck(StepBindings):
         if type_ is None:
             return
         message = f"takes {a_or_an(declared.type)}, and {reference} is {a_or_an(type_)}"
-        if Input(reference.name, type_).is_data != declared.is_data:
+        if Input(reference.name, type_).is_data > declared.is_data:  # a literal output for a data input is its file
             yield self.wrong(where, f"{message}.")
         elif declared.is_data and not _fits(type_, declared.type):
             yield self._other_type(where, message)
@@ -190,8 +192,23 @@ class StepCheck(StepBindings):
             if name in declared or not self.step.has_component:
                 yield from self._check_output(name, value, declared[name].type if name in declared else None)
             else:
-                message = f"there is no output '{name}' in '{self.step.component.name}'."
-                yield self.unknown(f"outputs.{name}", message, name, declared, "outputs")
+                yield self._unknown_port(f"outputs.{name}", "output", name, declared)
+
+    def _unknown_port(
+        self, where: str, kind: str, name: str, declared: Mapping[str, Input] | Mapping[str, Output]
+    ) -> Problem:
+        """Return the problem of a name that the component does not have.
+
+        For azure-ai-ml that is no fault, and the value is lost; a trial written in place it refuses.
+        """
+        message = f"there is no {kind} '{name}' in '{self.step.component.name}'"
+        if self.step.sweep is None:
+            hint = did_you_mean(name, declared, f"{kind}s")
+            return self.wrong(where, f"{message}; azure-ai-ml would send the step without it.", hint)
+        hint = f"A trial written in place declares its own {kind}s: write {name} below trial, in {kind}s."
+        if not self.step.component.source.prefix:
+            hint = did_you_mean(name, declared, f"{kind}s")
+        return self.wrong(where, f"{message}.", hint)
 
     def _check_output(self, name: str, value: Output | str, port: str | None) -> Iterator[Problem]:
         """Check where an output goes; ``port`` is its type in the component, None when that is not known."""

@@ -47,7 +47,7 @@ def read_command(section: Section, name: str, *, is_open: bool = False) -> Compo
     return Component(
         **settings.read_asset(section, name),
         command=section.text("command"),
-        code=settings.read_code(section),
+        code=settings.read_code(section, is_component=is_open),
         includes=settings.read_includes(section),
         environment=settings.read_environment(section),
         distribution=settings.read_distribution(section, is_open=is_open),

@@ -96,7 +96,7 @@ def read_parallel_settings(section: Section) -> ParallelSettings:
         **{key: _number(section, key) for key in numbers},
         max_retries=_number(retry, "max_retries"),
         timeout=_number(retry, "timeout"),
-        logging_level=section.choice("logging_level", LOGGING_LEVELS, "logging levels"),
+        logging_level=_logging_level(section),
         partition_keys=_keys(section),
     )
 
@@ -132,6 +132,11 @@ def _size(section: Section) -> str | None:
         section.wrong("mini_batch_size", f"{shown_value(text)} is no size: digits and at most kb, mb or gb.", hint)
         return None
     return text
+
+
+def _logging_level(section: Section) -> str | None:
+    text = section.text("logging_level")
+    return text if find_references(text) else section.choice("logging_level", LOGGING_LEVELS, "logging levels")
 
 
 def _number(section: Section, key: str) -> CountOrBinding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,10 @@ from allranks.spec.budget import current_budget
 from allranks.spec.check_machines import LOW_PRIORITY, LOW_PRIORITY_HINT, is_low_priority
 from allranks.spec.document import read_yaml, yaml_kind
 from allranks.spec.inline import infer_port_types
-from allranks.spec.model import Component, Input, Pipeline, Settings, Step
+from allranks.spec.model import DATA_TYPES, Component, Input, Pipeline, Settings, Step
 from allranks.spec.read_command import read_command_document
 from allranks.spec.read_parallel import read_parallel_document
-from allranks.spec.section import Section, is_address
+from allranks.spec.section import Section, a_or_an, is_address
 from allranks.spec.spelling import declared_spelling, respell_bindings, respell_steps
 from allranks.spec.standalone import is_no_job, sweep_job, with_variables
 from allranks.spec.steps import read_step, type_hint
@@ -84,6 +85,11 @@ class DocumentReader:
             return None if pipeline is None else replace(with_variables(pipeline, top), kind=schema.EITHER)
         if is_low_priority(top.data.get("tier") or top.data.get("vm_priority")):
             top.wrong("tier" if "tier" in top else "vm_priority", LOW_PRIORITY, LOW_PRIORITY_HINT)
+        elif asset := _asset_kind(top, type_):
+            what = "; `allranks register` sends it with its components" if asset == "environment" else ""
+            top.wrong(
+                "", f"is {a_or_an(asset)} asset, which is not run or checked by itself{what}.", severity="elsewhere"
+            )
         elif not type_ and "promptflow" in str(top.data.get("$schema")).lower():
             top.wrong("", "cannot run here: it is a prompt flow.", severity="elsewhere")
         elif not type_:
@@ -239,6 +245,16 @@ def _check_pipeline_type(top: Section, type_: str) -> None:
         top.wrong("type", f"'{type_}' is not the type of a document with 'jobs'.", "Write type: pipeline.")
     elif not top.text("type") and not top.where and top.source.file is not None:
         top.wrong("", "states no type, and Azure ML refuses this.", "Write type: pipeline.")
+
+
+def _asset_kind(top: Section, type_: str) -> str:
+    """Return what kind of asset a document is, by its schema, type or keys; empty for none."""
+    named = re.search(r"/(environment|data|model)\.schema", str(top.data.get("$schema")).lower())
+    if named:
+        return named[1]
+    if type_ in DATA_TYPES and "path" in top:
+        return "data" if type_ in ("uri_file", "uri_folder", "mltable") else "model"
+    return "environment" if not type_ and top.data.keys() & {"image", "conda_file", "build"} else ""
 
 
 def _pipeline_kind(top: Section) -> str:

@@ -44,14 +44,14 @@ PARALLEL_TASK = frozenset(
 )
 PIPELINE_STEP = NODE_KEYS | STEP_TEXTS | {"component", "settings"}
 IF_ELSE_STEP = frozenset({"$schema", "type", "condition", "true_block", "false_block"})
-INLINE_STEP = COMMAND_JOB | NODE_KEYS
+INLINE_STEP = COMMAND_JOB | NODE_KEYS - {"comment"}
 
 INPUT_KEYS = frozenset(
     {"type", "optional", "default", "description", "min", "max", "enum", "mode", "intellectual_property"}
 )
 VALUE_KEYS = frozenset({"type", "mode", "path", "path_on_compute", "datastore", "value"})
 OUTPUT_KEYS = frozenset(
-    {"type", "mode", "description", "path", "name", "version", "is_control", "early_available", "intellectual_property"}
+    {"type", "mode", "description", "path", "name", "version", "is_control", "intellectual_property"}
 )
 DECLARED_OUTPUT_KEYS = OUTPUT_KEYS - {"path", "name", "version"}
 GIVEN_OUTPUT_KEYS = frozenset({"$schema", "type", "mode", "path", "name", "version"})

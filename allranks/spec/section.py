@@ -143,6 +143,9 @@ class Section:
             number = math.nan
         if math.isfinite(number):
             return number
+        if isinstance(value, str) and find_references(value):
+            self.wrong(key, f"{shown_value(value)} is a binding; Azure ML takes none here.", "Write the value.")
+            return None
         self.wrong(key, f"{shown_value(value)} is not a {'finite ' if isinstance(value, float) else ''}number.")
         return None
 
@@ -212,4 +215,4 @@ def shown_value(value: object) -> str:
 
 def a_or_an(type_: str) -> str:
     """Put the article before the name of a type: an integer, a uri_folder, an mltable."""
-    return f"an {type_}" if type_.startswith(("i", "ml", "mp")) else f"a {type_}"
+    return f"an {type_}" if type_.startswith(("i", "ml", "mp", "e")) else f"a {type_}"

@@ -24,7 +24,7 @@ from allranks.spec.value_kinds import NO_VALUE
 _VERSIONLESS = re.compile(r"azureml:(?!AzureML-)[^:@/]+|azureml://registries/[^/]+/environments/[^/]+")
 
 
-def read_code(section: Section) -> Path | None:
+def read_code(section: Section, *, is_component: bool = False) -> Path | None:
     """Read ``code``: an absolute folder or file, or None when the command needs no files."""
     value = section.data.get("code")
     if isinstance(value, dict):
@@ -32,6 +32,9 @@ def read_code(section: Section) -> Path | None:
         return None
     text = section.text("code")
     if not text:
+        return None
+    if text.startswith("git+") and is_component:
+        section.wrong("code", f"'{text}' is a git path; azure-ai-ml takes one for a job alone.", "Give a local folder.")
         return None
     if text.startswith("git+") or is_address(text):
         message = f"cannot run here: '{text}' is not on this machine."

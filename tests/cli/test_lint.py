@@ -111,7 +111,7 @@ ELSEWHERE = {
     "a data_transfer component": "type: data_transfer\nname: join\ntask: import_data\n",
     "a schedule": "$schema: https://azuremlschemas.azureedge.net/latest/schedule.schema.json\ncreate_job: ./job.yml\n",
     "a loop": "type: pipeline\njobs:\n  t: {type: do_while, body: '${{parent.jobs.s}}'}\n",
-    "code in git": GOOD + "code: git+https://example.com/repository\n",
+    "code of a job in git": "type: pipeline\njobs:\n  t: {command: echo, environment: 'azureml:e:1', code: 'git+https://example.com/repository'}\n",
 }
 
 

@@ -75,7 +75,9 @@ def test_the_exact_name_wins_and_another_name_is_still_wrong(file):
         raise SpecError([one for one in check_document(read_pipeline(file)) if one.severity == "error"])
     file.write_text(PIPELINE.replace("LIMIT", "limits"))
     errors = [one for one in check_document(read_pipeline(file)) if one.severity == "error"]
-    assert [one.message for one in errors] == ["there is no input 'limits' in 'show'."]
+    assert [one.message for one in errors] == [
+        "there is no input 'limits' in 'show'; azure-ai-ml would send the step without it."
+    ]
 
 
 def test_an_inner_pipeline_has_a_parent_of_its_own(file):

@@ -22,7 +22,7 @@ from allranks.local.parallel.tables import list_table_files
 from allranks.local.plan import PlannedStep
 from allranks.spec import Component, Step
 from allranks.spec.budget import current_budget
-from allranks.spec.parallel import ParallelComponent, ParallelSettings, batch_size
+from allranks.spec.parallel import LOGGING_LEVELS, ParallelComponent, ParallelSettings, batch_size
 
 
 def _plan_parallel(step: Step, component: Component, scope: PipelineScope) -> PlannedStep:
@@ -75,6 +75,9 @@ def _rules(step: Step, component: ParallelComponent, scope: PipelineScope, commo
     size = None if settings.mini_batch_size is None else scope.as_text(settings.mini_batch_size)
     if size is not None and not batch_size(size):
         scope.refuse(step, f"mini_batch_size is {size!r}; it is a number of files, or of bytes, such as 10kb.")
+    level = "INFO" if settings.logging_level is None else scope.as_text(settings.logging_level)
+    if level not in LOGGING_LEVELS:
+        scope.refuse(step, f"logging_level is {level!r}; it is one of {', '.join(sorted(LOGGING_LEVELS))}.")
     items = settings.error_threshold if settings.error_threshold is not None else given.number("error_threshold")
     defaults = {field: found for field in _FROM_ARGUMENTS if (found := given.number(field)) is not None}
     return BatchRules(
@@ -85,7 +88,7 @@ def _rules(step: Step, component: ParallelComponent, scope: PipelineScope, commo
         mini_batch_error_threshold=number(settings.mini_batch_error_threshold, "mini_batch_error_threshold", -1, -1),
         max_retries=number(settings.max_retries, "max_retries", 2, 0),
         run_timeout=number(settings.timeout, "retry_settings.timeout", 60, 1),
-        logging_level=settings.logging_level or "INFO",
+        logging_level=level,
         append_row_to=component.append_row_to,
         results_name=given.text("append_row_file_name") or DEFAULT_RESULTS,
         header=given.text("append_row_dataframe_header").lower() == "true",

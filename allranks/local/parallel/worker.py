@@ -68,16 +68,21 @@ def load_entry_script(settings: Any) -> Any:
     """Import the entry script as a module of its own name, with the arguments that it looks for in sys.argv."""
     here = Path.cwd()
     script = here / settings["entry_script"]
+    is_module = not script.is_file()  # its name, such as pkg.main
+    folder = here if is_module else script.parent
     sys.argv = [str(script), *settings["arguments"]]
-    sys.path[0] = str(script.parent)  # in place of this program's folder
-    if script.parent != here:
+    sys.path[0] = str(folder)  # in place of this program's folder
+    if folder != here:
         sys.path.insert(1, str(here))
     sys.modules["azureml_user"] = types.ModuleType("azureml_user")
     sys.modules["azureml_user.parallel_run"] = user_module(settings["logging_level"])
-    found: Any = importlib.util.spec_from_file_location(script.stem, str(script))
-    module = importlib.util.module_from_spec(found)
-    sys.modules[script.stem] = module
-    found.loader.exec_module(module)
+    if is_module:
+        module: Any = importlib.import_module(settings["entry_script"])
+    else:
+        found: Any = importlib.util.spec_from_file_location(script.stem, str(script))
+        module = importlib.util.module_from_spec(found)
+        sys.modules[script.stem] = module
+        found.loader.exec_module(module)
     missing = [one for one in ("init", "run") if not callable(getattr(module, one, None))]
     if missing:
         raise AttributeError("{} has no function {}()".format(settings["entry_script"], missing[0]))
