@@ -60,6 +60,11 @@ def script_help(lines: Sequence[str], python: Path, code: Path | None = None) ->
             f"{lacking[-1]} lies in {above}, above the step's code: `--code {above}` takes that along, in a component"
             " its `code:`"
         )
+    if code and _holds_module(code, lacking[-1]):
+        return (
+            f"{lacking[-1]} lies at the top of the step's code, and Python looks in the script's own folder: start the"
+            " script by `python -m FOLDER.SCRIPT`, or set `environment_variables: {PYTHONPATH: .}`"
+        )
     if lacking[-1] == "horovod":
         return "the step's Python has no horovod, which has to be compiled: `allranks env build horovod` does it"
     return (

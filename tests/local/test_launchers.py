@@ -138,12 +138,15 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def test_a_machine_without_mpirun_is_told_how_to_get_it(tmp_path):
+def test_mpirun_is_looked_for_on_path_and_beside_this_python(tmp_path, monkeypatch):
     from allranks.errors import CannotRunHereError
 
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(CannotRunHereError) as raised:
-        find_mpirun({"PATH": str(tmp_path)})
+        find_mpirun({"PATH": str(tmp_path / "bin")})
     assert "pip install" in raised.value.hint
+    (tmp_path / "mpirun").touch(mode=0o755)
+    assert find_mpirun({"PATH": str(tmp_path / "bin")}) == str(tmp_path / "mpirun")
 
 
 def test_a_tensorflow_step_with_two_processes_on_a_node_is_refused(tmp_path):

@@ -46,6 +46,13 @@ def test_a_module_above_the_code_is_taken_along_and_not_installed(tmp_path: Path
     assert f"`--code {tmp_path / 'tools'}` takes that along" in done.stderr + done.stdout
 
 
+def test_a_module_at_the_top_of_the_code_is_not_installed_either(tmp_path: Path) -> None:
+    (tmp_path / "shapes").mkdir()
+    (tmp_path / "shapes" / "__init__.py").touch()
+    lines = ["ModuleNotFoundError: No module named 'shapes'"]
+    assert "start the script by `python -m FOLDER.SCRIPT`" in failure_help(lines, "train", {}, PYTHON, tmp_path)
+
+
 def test_the_end_of_a_run_says_it(tmp_path: Path) -> None:
     command = "python -c 'import a_module_that_nobody_has.part'"
     file = pipeline(tmp_path, f"type: pipeline\njobs: {{one: {step(command)}}}\n")

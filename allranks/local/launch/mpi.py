@@ -101,8 +101,13 @@ def _lost_ranks(folder: StepFolder, cluster: EmulatedCluster, gang: RankGang) ->
 
 
 def find_mpirun(environ: Mapping[str, str]) -> str:
-    """The mpirun that a step would find; raises CannotRunHereError if there is none."""
-    found = shutil.which("mpirun", path=environ.get("PATH"))
+    """Return the mpirun that a step would find, else the one beside this Python.
+
+    Raises:
+        CannotRunHereError: there is none.
+    """
+    own = str(Path(sys.executable).with_name("mpirun"))
+    found = shutil.which("mpirun", path=environ.get("PATH")) or shutil.which(own)
     if found is None:
         message = "a step with the distribution mpi needs mpirun, which is not on this machine."
         raise CannotRunHereError(message, _REMEDY)
