@@ -1,14 +1,16 @@
-"""Blots secrets out of text that is shown: what a service answers, what a log says, what a user has typed."""
+"""Redact secrets in text that is shown: a service's answers, logs, what a user has typed."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 _NAMES = (
     r"client_?secret|password|passwd|(?<![a-z])pwd|(?:(?<![a-z])|(?<=%3f))sig|shared_?access_?key"
-    r"|(?:account|storage|access|api|secret|private|subscription)[_-]?key"
+    r"|(?:account|storage|access|api|secret|private|subscription|wandb|comet|neptune|openai)[_-]?key"
     r"|(?:access|refresh|id|auth|tracking|azureml|bearer|hf|sas)[_-]?token"
     r"|(?-i:(?<=[A-Z0-9]_)(?:TOKEN|SECRET)(?![A-Za-z0-9_]))"  # of variables, such as GITHUB_TOKEN; not pad_token
 )
@@ -29,6 +31,8 @@ _SHAPE_HINTS = (
     *("glp", "gldt-", "glrt-", "glcbt-", "glft-", "glsoat-", "glimt-", "glagent-"),
 )
 _NAME_HINTS = ("secret", "password", "passwd", "pwd", "sig", "key", "token")
+_OPTION = rf"""(?i)(?<!\S)(--?(?:[\w-]*[_-])?(?:{_NAMES})|--token)(\s+)('[^']*'|"[^"]*"|[^\s'"-]\S*)"""
+"""An option and its value, as they stand in a command."""
 _SECRETS = (
     (("private key",), r"(?s)-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?(?:-----END \1PRIVATE KEY-----|\Z)", "***"),
     (
@@ -38,11 +42,7 @@ _SECRETS = (
     ),
     (_SHAPE_HINTS, rf"(?a)(?<![\w+/~-])(?:{'|'.join(_SHAPES)})(?![\w/+~])", "***"),
     (("hooks.slack",), r"(https://hooks\.slack\.com/(?:services|workflows)/)[\w/]+", r"\1***"),
-    (  # an option and its value, as they stand in a command
-        _NAME_HINTS,
-        rf"""(?i)(?<!\S)(--?(?:[\w-]*[_-])?(?:{_NAMES})|--token)(\s+)('[^']*'|"[^"]*"|[^\s'"-]\S*)""",
-        r"\1\2***",
-    ),
+    (_NAME_HINTS, _OPTION, r"\1\2***"),
     (  # NAME=VALUE in addresses and connection strings, NAME: VALUE in headers, "NAME": "VALUE" in JSON, or within JSON
         _NAME_HINTS,
         rf"""(?i)({_NAMES})(\\?["'])?(\s*[=:]\s*)(?P<open>\\?["'])?(?(open)(?:(?!(?P=open)).)*|[^&\s"';,]+)""",
@@ -51,6 +51,10 @@ _SECRETS = (
     (("%3d",), rf"(?i)({_NAMES})%3D(?:(?!%26)[^&\s\"';,])+", r"\1%3D***"),  # an address inside an address
     (("eyj",), r"\beyJ[\w-]+\.[\w-]+\.[\w-]*", "***"),  # a JSON web token
     (("bearer",), r"(?i)\bBearer\s+\S+", "Bearer ***"),
+    (("authorization",), r"(?i)(\bAuthorization[\"']?\s*[:=]\s*[\"']?(?:Basic|Digest|Token)\s+)[^\s\"']+", r"\1***"),
+    (("cookie:",), r"(?i)(\b(?:Set-)?Cookie:\s*)[^\r\n]+", r"\1***"),
+    (("-u ", "--user "), r"((?<!\S)(?:-u|--user) [^\s:@/]+:)\S+", r"\1***"),  # curl
+    (("mysql",), r"(\bmysql\w*\s(?:[^\n]*\s)?-p)[^\s-]\S*", r"\1***"),
     (("://",), r"(?i)\b([a-z][a-z\d+.-]{0,30}://)[^/\s:@]*:[^/\s@]+@", r"\1***@"),  # https://user:password@host
     # https://token@host; elsewhere it is a user or a container: ssh://git@host, abfss://container@account
     (("http",), r"""(?i)\b((?:[a-z]+\+)?https?://)[^/\s:@?#"'<>,;]+@""", r"\1***@"),
@@ -59,9 +63,29 @@ _SECRETS = (
 pattern that is never needed is never compiled, which would take as long as a step that does nothing."""
 
 
-_NAMED = rf"(?i){_NAMES}|\A(?:token|secret|credentials?)\Z|(?-i:(?:\A|_)(?:TOKEN|SECRET|PASS|PASSPHRASE)(?:\Z|_))"
+_NAMED = rf"(?i){_NAMES}|\A(?:token|secret|credentials?)\Z|(?-i:(?:\A|_)(?:TOKEN|PASS|PASSPHRASE)(?:\Z|_)"
+_NAMED += r"|SECRET|_(?:PAT|AUTH|CREDENTIALS?|WEBHOOK(?:_URL)?)\Z)"
 _VALUES = frozenset({"values", "parameters", "inputs", "variables", "environment_variables"})
 _PLACES = frozenset({"outputs", "folder", "run_dir", "log"})  # paths of ours, which are read again
+
+
+_SHORTEST = 6
+"""Shorter values, such as ``true``, are parts of too much else."""
+_known: list[str] = []
+
+
+def redact_values(named: Mapping[str, object], command: str = "") -> None:
+    """Redact these values too, in all text from now on: those of variables, inputs and options that are secret by name.
+
+    Args:
+        named: the values by the names of their variables or inputs.
+        command: a command with options.
+    """
+    found = {str(value) for name, value in named.items() if _says_secret(name)}
+    found |= {option[3].strip("'\"") for option in re.finditer(_OPTION, command)}
+    if new := {value for value in found if len(value) >= _SHORTEST and "${{" not in value}.difference(_known):
+        _known[:] = sorted((*_known, *new), key=len, reverse=True)
+        _remembered.cache_clear()
 
 
 def redact_named(name: str, value: str) -> str:
@@ -74,7 +98,7 @@ def _says_secret(name: str) -> bool:
     lower = name.lower()
     return (
         name != "PWD"
-        and any(hint in lower for hint in (*_NAME_HINTS, "credential", "pass"))
+        and any(hint in lower for hint in (*_NAME_HINTS, "credential", "pass", "_pat", "_auth", "webhook"))
         and bool(re.search(_NAMED, name))
     )
 
@@ -104,11 +128,13 @@ def _redact_again(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """The text with signatures, keys, tokens and passwords blotted out.
+    """Return the text with `***` for signatures, keys, tokens and passwords.
 
-    What gives a secret away is its name before it, or its form: a token of a service that gives its own a shape, a
-    private key, credentials in an address.
+    A secret is known by its value (`redact_values`), by the name before it, or by its form: a token of a service that
+    gives its tokens a shape, a private key, credentials in an address.
     """
+    for value in _known:
+        text = text.replace(value, "***")
     lower = text.lower()
     for hints, pattern, replacement in _SECRETS:
         if any(hint in lower for hint in hints):
@@ -117,3 +143,4 @@ def redact(text: str) -> str:
 
 
 _remembered = lru_cache(8192)(redact)
+redact_values(os.environ)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from allranks.redaction import redact, redact_document
+from tests.helpers import run_python
 
 KEY = "a1B2c3D4" * 16
 """As random as a secret, and long enough for any; put together here, so that no scanner takes the test for a leak."""
@@ -144,3 +145,32 @@ def test_an_address_with_a_signature_is_not_repeated_in_an_error(tmp_path: Path)
     assert done.returncode == 2
     assert "https://account.test/container?sv=1&sig=***" in done.stderr
     assert "c2VjcmV0" not in done.stderr + done.stdout
+
+
+def test_what_a_name_says_is_secret_is_redacted_by_its_value() -> None:
+    code = """
+        import os
+        os.environ |= {"DB_PASS": "of-db", "GITHUB_PAT": "of-pat-1", "COMET_AUTH": "of-auth-1", "SLACK_WEBHOOK": "of-hook-1"}
+        os.environ |= {"MYSECRET": "of-mine-1", "HOME_TOKENIZER": "not-secret", "USE_AUTH": "true"}
+        from allranks.redaction import redact, redact_values
+        print(redact("['of-pat-1', 'of-auth-1', 'of-hook-1', 'of-mine-1', 'not-secret', true, of-db]"))
+        redact_values({"api_key": "of-input", "rate": "0.1000"}, "python a.py --wandb-key of-option --lr 0.2000")
+        print(redact("of-input of-option 0.1000 0.2000"))
+    """
+    shown = run_python(code).stdout.splitlines()
+    assert shown == ["['***', '***', '***', '***', 'not-secret', true, of-db]", "*** *** 0.1000 0.2000"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Authorization: Basic UzND", "Authorization: Basic ***"),
+        ("{'Authorization': 'Basic UzND'}", "{'Authorization': 'Basic ***'}"),
+        ("Cookie: session=abc; b=c", "Cookie: ***"),
+        ("curl -u user:pw https://x", "curl -u user:*** https://x"),
+        ("mysql -h db -ppw", "mysql -h db -p***"),
+        ("sort -u file; python -u train.py", "sort -u file; python -u train.py"),
+    ],
+)
+def test_credentials_of_common_tools(text: str, shown: str) -> None:
+    assert redact(text) == shown

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from allranks import entry
 from allranks.cli.inputs import (
     SCRIPT_ARGUMENTS,
     TARGET_CHOICES,
@@ -21,6 +22,7 @@ from allranks.cli.shown_run import OUTPUT, RunDisplay
 from allranks.cli.target import folder_document
 from allranks.cli.text import print_output
 from allranks.errors import UsageError
+from allranks.local import processes
 from allranks.local.dry import dry_run
 from allranks.local.folders import DEFAULT_HOME, RunsHome
 from allranks.local.page.document import ended_document
@@ -116,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
         else:
             _print_dry_run(document, prepared.plan)
         return 0
+    if entry.owns_process:
+        processes.claim_orphans()
     if prepared.request.script is None:
         result = perform_shown(prepared, home, as_json=args.json, display=display)
         written = {}

@@ -42,6 +42,7 @@ from allranks.local.run_context import RunContext
 from allranks.local.signals import caught_signals
 from allranks.local.tracking.steps import RunTracking
 from allranks.local.watch import GangWatch
+from allranks.redaction import redact_values
 
 _TICK = 0.25  # seconds between two looks at the metrics while something runs
 _LOCK_POLL = 0.1  # seconds between two tries for a step that another engine is running
@@ -59,6 +60,8 @@ def run_plan(plan: RunPlan, options: RunOptions, observer: RunObserver) -> RunRe
         options.home.prepare()
         discard_leftovers(options.home)
         fingerprint.forget_interpreters()
+        for step in plan.steps.values():
+            redact_values({**step.environment_variables, **step.inputs}, step.component.command)
         return _Engine(plan, options, observer, umask).run()
 
 
@@ -127,7 +130,9 @@ class _Engine:
         marker = f"AZUREML_ROOT_RUN_ID={self._folder.id}"
         temporary.open()
         self._tracking.endpoint.warn = self._observer.noted
-        self._watch = GangWatch(marker, self._executions, self._tracking.endpoint, temporary.remove)
+        self._watch = GangWatch(
+            marker, self._executions, self._tracking.endpoint, temporary.remove, self._observer.noted
+        )
         try:
             with caught_signals(self._note_signal) as descriptor:
                 self._watch.add_signals(descriptor)

@@ -83,6 +83,7 @@ class RankGang:
         self.exits: list[RankExit] = []
         self.ended_alone: tuple[RankExit, ...] = ()
         self.marker = marker.encode()
+        self.sessions: set[int] = set()
         self._guard = guard
         self._umask = umask
         self._end = end
@@ -105,12 +106,18 @@ class RankGang:
     def _start(self, command: RankCommand) -> None:
         process = RankProcess(command, self._umask, self._locked)
         self._guard.add(process.pid)
+        self.sessions.add(process.pid)
         self._running[process.descriptor] = (process, command)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """A pidfd for each running rank; readable when the rank has ended."""
         return tuple(self._running)
+
+    @property
+    def running(self) -> list[RankCommand]:
+        """The ranks that still run."""
+        return [command for _, command in self._running.values()]
 
     @property
     def pids(self) -> set[int]:

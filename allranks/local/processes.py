@@ -12,7 +12,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -136,23 +136,46 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, _KILL)
 
 
-def sweep_orphans(known: set[int], markers: Iterable[bytes]) -> None:
-    """End and reap what finished ranks left behind: adopted children that carry one of the markers.
+_OWNED: list[int] = []
+
+
+def claim_orphans() -> None:
+    """Let the end of a run end whatever this process has adopted: a command line starts nothing but its run."""
+    _OWNED[:] = [os.getpid()]
+
+
+def sweep_orphans(known: set[int], markers: Iterable[bytes], sessions: Collection[int] = ()) -> None:
+    """End and reap what finished ranks left behind: adopted children of theirs.
 
     Args:
         known: children of the engine that are still wanted.
         markers: ``NAME=value`` of the steps that are over. An adopted child whose variables cannot be read any more
             (it is a zombie) is only reaped.
+        sessions: of the ranks that are over, for children that emptied their environment.
     """
     wanted = tuple(markers)
+
+    def is_left(pid: int) -> bool:
+        return _is_orphan(pid) or session_of(pid) in sessions or any(carries(pid, marker) for marker in wanted)
+
     while True:
-        orphans = {pid for pid in children() - known if _is_orphan(pid) or any(carries(pid, m) for m in wanted)}
+        orphans = {pid for pid in children() - known if is_left(pid)}
         if not orphans:
             return
         kill(orphans)
         for pid in orphans:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)  # its own children are adopted now, hence the loop
+
+
+def end_adopted(known: set[int]) -> None:
+    """End what is left of a run whose ranks are over: children that began a session and emptied their environment.
+
+    Only where the process has claimed them (`claim_orphans`).
+    """
+    if [os.getpid()] == _OWNED:
+        sessions = {session_of(pid) for pid in children() - known} - {os.getsid(0)}
+        sweep_orphans(known, (), sessions)
 
 
 def _is_orphan(pid: int) -> bool:

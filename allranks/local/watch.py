@@ -18,6 +18,8 @@ from allranks.local.tracking.endpoint import TrackingEndpoint
 
 _STACK_SECONDS = 0.5  # that hung ranks get to write their stacks
 _NODE_SECONDS = 0.2  # within which the ranks of a node that is lost die
+LATE_SECONDS = 60.0
+"""A rank that still runs so long after another has succeeded is named."""
 _SERVER_SECONDS = 2.0  # that parameter servers get to end by themselves after the last worker
 
 
@@ -31,8 +33,8 @@ class GangWatch:
     """Waits for what happens to the gangs of a run, and kills those that have to end; more executions may be added.
 
     The marker is ``NAME=value`` in the environment of all processes of the run. The guard ends everything when this
-    process is killed, and then calls ``clean_up``. The endpoint is where the ranks log to; its server is started when
-    the first of them does.
+    process is killed, and then calls ``clean_up``. ``warn`` is told of ranks that do not end. The endpoint is where the
+    ranks log to; its server is started when the first of them does.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class GangWatch:
         executions: Sequence[StepExecution],
         endpoint: TrackingEndpoint,
         clean_up: Callable[[], None] = lambda: None,
+        warn: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         ends = dict.fromkeys(execution.step.host.end for execution in executions)
         self.guard = ProcessGuard(marker, partial(_end_all, list(ends), marker, clean_up))
@@ -48,6 +52,9 @@ class GangWatch:
         self._executions = executions
         self._ranks: dict[int, StepExecution] = {}
         self._stopped = StoppedRanks()
+        self._warn = warn
+        self._clock = clock
+        self._named: set[RankGang] = set()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.guard.pidfd, selectors.EVENT_READ, self._replace_guard)
         self._watched = -1
@@ -103,9 +110,11 @@ class GangWatch:
     def enforce_timeouts(self) -> None:
         """End ranks that were stopped, and attempts whose time is up, whose ranks are asked for their stacks first."""
         self._stopped.look([one.gang for one in self._executions if one.gang and one.step.host.is_this_machine])
-        now = time.monotonic()
+        now = self._clock()
         for execution in self._executions:
             gang = execution.gang
+            if gang is not None and not gang.is_finished:
+                self._name_late(execution.step.name, gang, now)
             if gang is None or execution.due is None or execution.due > now:
                 continue
             execution.due = None
@@ -116,6 +125,23 @@ class GangWatch:
             else:
                 gang.ask_for_stacks()
                 execution.due = now + _STACK_SECONDS
+
+    def _name_late(self, step: str, gang: RankGang, now: float) -> None:
+        """Name the ranks that still run long after another has succeeded.
+
+        They are not signalled: a script may take SIGUSR1 as a request to save and to end.
+        """
+        if not gang.exits or gang.first_failure is not None or gang.only_servers_left or gang in self._named:
+            return
+        first, late = gang.exits[0], [command.rank for command in gang.running if command.rank is not None]
+        if late and now - first.ended >= LATE_SECONDS:
+            self._named.add(gang)
+            self._warn(
+                f"{step}: rank {', '.join(map(str, late))} still runs, {LATE_SECONDS:.0f} s after rank"
+                f" {first.command.rank} has ended: `py-spy dump --pid {min(gang.pids)} --subprocesses` shows where."
+                " If it waits in the destructor of DistributedDataParallel, delete the model before"
+                " destroy_process_group()."
+            )
 
     def kill(self, gang: RankGang) -> None:
         """End a gang now."""
@@ -129,6 +155,7 @@ class GangWatch:
         for execution in self._executions:
             if execution.gang is not None and not execution.gang.is_finished:
                 self.kill(execution.gang)
+        processes.end_adopted({self.guard.pid, *self._endpoint.pids})
         self.guard.close()
         self._selector.close()
 
@@ -139,7 +166,8 @@ class GangWatch:
 
     def _sweep_orphans(self, gang: RankGang) -> None:
         running = (one.gang.pids for one in self._executions if one.gang is not None)
-        processes.sweep_orphans({self.guard.pid}.union(self._endpoint.pids, *running), [gang.marker])
+        sessions = gang.sessions if gang.is_finished else ()
+        processes.sweep_orphans({self.guard.pid}.union(self._endpoint.pids, *running), [gang.marker], sessions)
 
     def _watch_endpoint(self) -> None:
         """Watch what the endpoint wants to be watched: its socket, or its server."""
