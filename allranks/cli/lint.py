@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         for line in dict.fromkeys(line for one in stands.values() for line in one.taken_lines):
             print(f"note: {line}")
         for problem in problems:
-            print(_PREFIX[problem.severity] + redact(str(problem)).removeprefix(f"{Path.cwd()}{os.sep}"))
+            print(_PREFIX[problem.severity] + text.shown_message(str(problem)).removeprefix(f"{Path.cwd()}{os.sep}"))
         print(_summary(len(targets), errors, warnings, " of the library" if of_library else ""))
     return 2 if errors else 0
 

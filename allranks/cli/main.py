@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 from allranks.cli.inputs import SCRIPT_ARGUMENTS, TAKES_INPUTS
-from allranks.cli.text import name_suggestion, print_output
+from allranks.cli.text import name_suggestion, print_output, shown_message
 from allranks.errors import AllranksError, StorageError, UnknownNameError, UsageError
 
 VERBS = (
@@ -183,6 +183,10 @@ def main(argv: list[str] | None = None) -> int:
         _close_output()
         return _EXIT_PIPE_CLOSED
     except OSError as error:
+        if error.errno == errno.ENOENT and not _has_folder():
+            gone = StorageError("the current folder has been removed.", "Change to another one.")
+            _report(gone, as_json=as_json)
+            return gone.exit_code
         if error.errno not in _REFUSED:
             raise
         if not error.filename:  # a write: if that to the output failed, the interpreter's end would try it once more
@@ -191,6 +195,14 @@ def main(argv: list[str] | None = None) -> int:
         _report(refused, as_json=as_json and bool(error.filename))
         return refused.exit_code
     return code
+
+
+def _has_folder() -> bool:
+    """Return whether the current folder is still there."""
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -252,9 +264,7 @@ def _report(error: AllranksError, *, as_json: bool) -> None:
 
     A message repeats the value that is wrong, and that may be an address with a signature.
     """
-    from allranks.redaction import redact
-
-    message, hint = redact(error.message), redact(error.hint)
+    message, hint = shown_message(error.message), shown_message(error.hint)
     if as_json:
         print_output({"error": {"kind": error.kind, "message": message, "hint": hint}})
         return

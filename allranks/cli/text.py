@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.log_text import clean_text
+
 NARROW_WIDTH = 60
 """A terminal of fewer columns has its lines broken rather than cut: too little would be left of them."""
 
@@ -19,14 +21,19 @@ def print_output(output: str | Mapping[str, Any]) -> None:
     """Print a text for people as it is, and a document for programs as JSON."""
     import json
 
-    print(output if isinstance(output, str) else json.dumps(output, indent=1))
+    print(clean_text(output, styled=False) if isinstance(output, str) else json.dumps(output, indent=1))
 
 
 def print_note(note: object) -> None:
-    """Print what a person should know, beside what a program may read; no secret, as in a message of an error."""
+    """Print what a person should know on standard error."""
+    print(shown_message(f"note: {note}"), file=sys.stderr)
+
+
+def shown_message(text: str) -> str:
+    """Return a message without secrets, and without what a terminal would obey: it may quote anybody's file."""
     from allranks.redaction import redact
 
-    print(redact(f"note: {note}"), file=sys.stderr)
+    return redact(clean_text(text, styled=False))
 
 
 def aligned_rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_whole: bool = False) -> str:
@@ -34,6 +41,7 @@ def aligned_rows(lines: Sequence[Sequence[str]], *, indent: str = "  ", keep_who
 
     On a terminal a line is cut at the right edge, with an ellipsis, unless ``keep_whole``; into a pipe it never is.
     """
+    lines = [[clean_text(cell, styled=False) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     edge = 0 if keep_whole else terminal_width() or 0
     edge = edge if edge >= NARROW_WIDTH else 0

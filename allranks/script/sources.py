@@ -50,6 +50,8 @@ def read_script(path: Path) -> ScriptSource:
         raise UsageError(f"{where}: {error.msg}: {line}", "Python cannot read the script; nothing has run.") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"{path} is no script of Python: {error}.") from None
+    except (RecursionError, MemoryError):
+        raise UsageError(f"{path} is nested too deeply for Python's parser.", "Split its longest expression.") from None
 
 
 def utf8_text(file: Path) -> str:
