@@ -25,3 +25,10 @@ def root() -> Path:
         f"the library's folders ({', '.join(FOLDERS)}) are neither in {package / '_library'} nor beside {package}.",
         "Install allranks again, or use it from a whole checkout.",
     )
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of allranks, which no package index has yet."""
+    checkout = Path(__file__).resolve().parents[1]
+    found = (checkout / "pyproject.toml").is_file()
+    return f'pip install -e "{checkout if found else "CHECKOUT"}[{extra}]"'

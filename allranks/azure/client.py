@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from allranks.azure.sdk import SDK_LOGGERS
+from allranks.azure.sdk import SDK_LOGGERS, sdk_hint
 from allranks.errors import CannotRunHereError, UsageError
 
-_INSTALL = 'Install the SDK with: pip install "allranks[azure]"'
 _OPTIONS = ("--subscription", "--resource-group", "--workspace")
 _VARIABLES = ("AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME")
 _KEYS = ("subscription_id", "resource_group", "workspace_name")
@@ -136,7 +135,7 @@ def _client(**place: str) -> Any:
             from azure.ai.ml import MLClient
             from azure.identity import DefaultAzureCredential
     except ImportError as error:
-        raise CannotRunHereError(f"Azure needs the Azure ML SDK, azure-ai-ml ({error}).", _INSTALL) from None
+        raise CannotRunHereError(f"Azure needs the Azure ML SDK, azure-ai-ml ({error}).", sdk_hint()) from None
     with quiet_sdk():
         timeouts = {"connection_timeout": CONNECTION_TIMEOUT, "read_timeout": READ_TIMEOUT}
         # Progress stays on, and callers send its bars elsewhere: without them the SDK loses the errors of an upload and
@@ -160,7 +159,7 @@ def require_sdk(who: str) -> None:
         with quiet_sdk():
             import azure.ai.ml  # noqa: F401
     except ImportError as error:
-        raise CannotRunHereError(f"{who} needs the Azure ML SDK, azure-ai-ml ({error}).", _INSTALL) from None
+        raise CannotRunHereError(f"{who} needs the Azure ML SDK, azure-ai-ml ({error}).", sdk_hint()) from None
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import catalogue
+from allranks.azure.sdk import sdk_hint
 from allranks.cli.text import name_suggestion
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.spec import read_component
@@ -42,7 +43,7 @@ def port(component: str | Path, name: str, **changes: Any) -> Any:
         from azure.ai.ml import Input
     except ImportError as error:
         message = f"Inputs of a pipeline need the Azure ML SDK, azure-ai-ml ({error})."
-        raise CannotRunHereError(message, 'Install it with: pip install "allranks[azure]"') from None
+        raise CannotRunHereError(message, sdk_hint()) from None
     declared = inputs[name]
     said: dict[str, Any] = {"type": declared.type, "optional": declared.optional}
     said |= {"description": declared.description or None, "enum": list(declared.enum) or None}

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from allranks import catalogue
+from allranks.azure.sdk import sdk_hint
 from allranks.errors import CannotRunHereError
 
 _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool}
@@ -28,7 +29,7 @@ class Components:
             from azure.ai.ml import load_component
         except ImportError as error:
             message = f"Components as steps need the Azure ML SDK, azure-ai-ml ({error})."
-            raise CannotRunHereError(message, 'Install it with: pip install "allranks[azure]"') from None
+            raise CannotRunHereError(message, sdk_hint()) from None
         return _signed(load_component(path))
 
     def __dir__(self) -> list[str]:

@@ -12,6 +12,7 @@ import yaml
 
 from allranks.azure.python_target import read_python_document
 from allranks.spec.model import LITERAL_TYPES
+from allranks.spec.values import plain_number
 
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 _WIDTH = 120
@@ -85,11 +86,9 @@ def _port(name: str, value: Any, comment: str = "") -> str:
 def _rule(declared: Mapping[str, Any]) -> str:
     """The type and range of an input in brackets: ``(integer, 1 to 64)``."""
     said = [str(declared.get("type", "uri_folder")) + (", optional" if declared.get("optional") else "")]
-    low, high = declared.get("min"), declared.get("max")
+    low, high = plain_number(declared.get("min")), plain_number(declared.get("max"))
     if low is not None or high is not None:
-        said.append(
-            f"{low:g} to {high:g}" if None not in (low, high) else f"from {low:g}" if high is None else f"to {high:g}"
-        )
+        said.append(f"{low} to {high}" if None not in (low, high) else f"from {low}" if high is None else f"to {high}")
     said += [" | ".join(map(str, declared["enum"]))] if declared.get("enum") else []
     return f"({', '.join(said)})"
 

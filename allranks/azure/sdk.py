@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from allranks.library import install_command
 from allranks.local.ignore import is_left_out
 
 if TYPE_CHECKING:  # for annotations, ours and those of components.pyi: the SDK exports none of the three
@@ -41,6 +42,11 @@ REGISTRY_LOGGER = "azure.ai.ml._utils._endpoint_utils"
 _CREDENTIAL = re.compile(r"\w+Credential: ")
 _ABSENT = re.compile(r"(?i)unavailable|not (?:found|installed|be found)|requires the|no accounts|please run 'az")
 _REFUSED = re.compile(r"(?i)AADSTS|error:|expired|denied")
+
+
+def sdk_hint() -> str:
+    """Return the hint of a message about a missing SDK."""
+    return f"Install the SDK with: {install_command('azure')}"
 
 
 def is_pipeline_function(found: object) -> bool:

@@ -37,9 +37,9 @@ def newest_jobs(args: argparse.Namespace) -> list[JobState]:
 
 
 def job_cells(job: JobState) -> list[str]:
-    """A job's line in the list of runs."""
+    """Return a job's line in the list of runs, with the cells of `run_rows.run_cells`."""
     created = "" if job.created is None else f"{job.created.astimezone():%Y-%m-%d %H:%M:%S}"
-    return [job.name, job.status, "on Azure", created, "", job.display_name or job.experiment]
+    return [job.name, job.status, "on Azure", created, "", job.display_name or job.experiment, ""]
 
 
 def job_words(job: JobState) -> str:

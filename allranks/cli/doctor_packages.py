@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from allranks.library import install_command
+
 WORKS, MISSING, BROKEN = "works", "missing", "broken"
 """``missing`` is what only some runs need; with anything ``broken`` no run works."""
 
@@ -19,7 +21,6 @@ _FRAMEWORKS = (
     *("mlflow", "mlflow-skinny"),
 )
 _EXTRAS = ("torch", "evaluate", "tracking", "sweep", "text", "deepspeed", "lightning", "tensorflow", "mpi", "azure")
-_INSTALL = 'pip install "allranks[{}]", or in a checkout: pip install -e ".[{}]"'
 _AZURE_SECONDS = 20.0
 _VARIABLES = ("AZURE_CLIENT_ID", "AZUREML_RUN_ID", "IDENTITY_ENDPOINT")
 _ASKING = (
@@ -50,7 +51,7 @@ def framework_finding() -> Finding:
     """The frameworks that there are, with their versions."""
     found = {name: version for name in _FRAMEWORKS if (version := installed_version(name))}
     if not found:
-        return Finding("frameworks", MISSING, "none", f"Install one: {_INSTALL.format('local', 'local')}")
+        return Finding("frameworks", MISSING, "none", f"Install one: {install_command('local')}")
     return Finding("frameworks", WORKS, ", ".join(f"{name} {version}" for name, version in found.items()))
 
 
@@ -60,7 +61,7 @@ def extra_findings() -> Iterator[Finding]:
     for extra in _EXTRAS if wanted else ():
         lacking = wanted.get(extra, [])
         if lacking:
-            yield Finding(f"extra {extra}", MISSING, f"without {', '.join(lacking)}", _INSTALL.format(extra, extra))
+            yield Finding(f"extra {extra}", MISSING, f"without {', '.join(lacking)}", install_command(extra))
         else:
             yield Finding(f"extra {extra}", WORKS, "installed")
 
@@ -93,7 +94,7 @@ def azure_finding() -> Finding:
     """The Azure ML SDK."""
     version = installed_version("azure-ai-ml")
     if not version:
-        return Finding("azure sdk", MISSING, "azure-ai-ml is not installed", _INSTALL.format("azure", "azure"))
+        return Finding("azure sdk", MISSING, "azure-ai-ml is not installed", install_command("azure"))
     return Finding(
         "azure sdk", WORKS, f"azure-ai-ml {version}, azure-identity {installed_version('azure-identity') or 'none'}"
     )

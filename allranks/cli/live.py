@@ -280,7 +280,7 @@ def _print_summary(result: RunResult) -> None:
     lines += [
         (f"{step.name} ran on", f"{ranks} ranks, {with_count(step.nodes, 'node')} x {step.processes}")
         for step in result.steps.values()
-        if (ranks := step.nodes * step.processes) > 1
+        if (ranks := step.nodes * step.processes) > 1 and (step.started is not None or step.reused_from)
     ]
     lines += [
         (f"{step.name}{child}", metrics or status)

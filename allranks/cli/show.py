@@ -25,6 +25,7 @@ from allranks.local.assets import CloudStandIns, read_mapping
 from allranks.local.checkout_assets import CheckoutAssets
 from allranks.spec import Component, Distribution, Input, Output, Pipeline, Resources, Step, Sweep, read_spec
 from allranks.spec.distribution import distribution_kind
+from allranks.spec.values import plain_number
 
 HELP = "show the inputs, outputs, distribution and an example of a component or pipeline"
 
@@ -109,10 +110,10 @@ def limits(port: Input) -> str:
     if port.enum:
         return " | ".join(map(str, port.enum))
     if port.min is not None and port.max is not None:
-        return f"{port.min:g} to {port.max:g}"
+        return f"{plain_number(port.min)} to {plain_number(port.max)}"
     if port.min is not None:
-        return f"at least {port.min:g}"
-    return "" if port.max is None else f"at most {port.max:g}"
+        return f"at least {plain_number(port.min)}"
+    return "" if port.max is None else f"at most {plain_number(port.max)}"
 
 
 def _output_cells(port: Output) -> list[str]:

@@ -30,7 +30,7 @@ def start_deepspeed(launch: Launch, control: Control, backend: str | None, timeo
     try:
         import deepspeed
     except ImportError as error:
-        remedy = 'Install it: pip install "allranks[deepspeed]".'
+        remedy = "Install it: pip install deepspeed."
         raise Refusal(f"DeepSpeed cannot be imported ({error}). {remedy}") from error
     # DeepSpeed calls torch by names that torch wants to give up: thousands of lines that nobody here can act upon.
     warnings.filterwarnings("ignore", r".*(all_gather_into|reduce_scatter)_tensor` is deprecated", FutureWarning)

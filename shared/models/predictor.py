@@ -23,9 +23,6 @@ RowPredictor = Callable[[npt.NDArray[Any]], NumberArray]
 That of a language model takes tokens (N, L) of any integer type and gives logits (N, L, vocabulary).
 """
 
-_EXTRAS = {"keras": "tensorflow", "transformers": "text"}
-"""The extra of this library that brings a framework, where it has another name."""
-
 
 def read_card(folder: str | Path) -> ModelCard:
     """Say what a saved model is, without loading it.
@@ -128,7 +125,7 @@ def _framework(folder: str | Path, card: ModelCard) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise make_refusal(
             f"{folder} is a model of {card.framework}, and {error.name} is not installed: "
-            f'pip install "allranks[{_EXTRAS.get(card.framework, card.framework)}]", or use an environment that has it.'
+            f"pip install {error.name}, or use an environment that has it."
         ) from error
 
 

@@ -118,6 +118,10 @@ def test_jobs_are_listed_beside_local_runs(ready: StandIn, cli: Cli, small: str,
     assert (done.json["runs"], [one["job"] for one in done.json["jobs"]]) == ([], [job])
     table = cli("runs", "list", "--azure", "--runs-dir", str(tmp_path / "runs"))
     assert table.out.startswith(f"{job}  ")
+    (tmp_path / "a.py").write_text("print(1)\n")
+    assert cli("run", str(tmp_path / "a.py"), "--scale", "1x1", "--runs-dir", str(tmp_path / "runs")).code == 0
+    local, remote = cli("runs", "--azure", "--runs-dir", str(tmp_path / "runs")).out.splitlines()
+    assert ("a.py" in local, remote.startswith(job)) == (True, True)
     assert "jobs" not in cli("runs", "--runs-dir", str(tmp_path / "runs"), "--json").json
 
 

@@ -36,7 +36,7 @@ def _plan_search(step: Step, sweep: Sweep, scope: PipelineScope, ranks: int) -> 
     needed = _PACKAGES.get(sweep.algorithm)
     if needed is not None and find_spec(needed) is None:
         message = f"{sweep.algorithm} sampling needs {needed}, which is not installed."
-        raise CannotRunHereError(message, 'pip install "allranks[sweep]"')
+        raise CannotRunHereError(message, f"Install it: pip install {needed}")
     trials = limit("max_total_trials") or MOST_TRIALS  # what Azure ML takes where the YAML is silent
     goal, metric = sweep.objective
     return SweepSearch(

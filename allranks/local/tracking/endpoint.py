@@ -66,6 +66,7 @@ class TrackingEndpoint:
         host, port = self._address
         token = f"{self._token}.{job}" if job else self._token
         found = {"MLFLOW_TRACKING_URI": f"http://{host}:{port}", "MLFLOW_TRACKING_TOKEN": token}
+        found["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # the address ends with the run
         return found | proxy_exceptions(environ, [host])
 
     def attend(self) -> None:
