@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from allranks.cli.run_state import steps_and_trials
+from allranks.cli.token_proxy import TokenProxy
 from allranks.errors import CannotRunHereError, UnknownNameError
 from allranks.local import processes
 from allranks.local.event_folders import EventCurves, event_places
@@ -24,6 +26,14 @@ from allranks.local.tracking.export import export_to_mlflow
 
 _LOOPBACK = "127.0.0.1"
 _END_SECONDS = 10.0
+_TOKEN_VARIABLE = "ALLRANKS_TOKEN"  # noqa: S105 its name
+_TENSORBOARD = f"""
+import os, sys
+sys.argv += ["--path_prefix", "/" + os.environ.pop({_TOKEN_VARIABLE!r})]
+from tensorboard.main import run_main
+run_main()
+"""
+"""Starts TensorBoard below a secret path, which stands in no command line: TensorBoard itself asks for no token."""
 
 
 def show_in_tensorboard(run: RunFolder) -> int:
@@ -43,7 +53,8 @@ def show_in_tensorboard(run: RunFolder) -> int:
             link = Path(folder, name)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(place.resolve())
-        return _wait_for_tool(["tensorboard.main", "--logdir", folder, "--host", _LOOPBACK])
+        token = {_TOKEN_VARIABLE: secrets.token_urlsafe(24)}
+        return _wait_for_tool(["-c", _TENSORBOARD, "--logdir", folder, "--host", _LOOPBACK, "--load_fast=false"], token)
 
 
 def show_in_mlflow(run: RunFolder) -> int:
@@ -56,12 +67,14 @@ def show_in_mlflow(run: RunFolder) -> int:
     with tempfile.TemporaryDirectory(prefix="allranks-") as folder:
         database = Path(folder, "mlflow.db")
         export_to_mlflow(run.home, Path(sys.executable), database)
-        with socket.create_server((_LOOPBACK, 0)) as free:
-            port = free.getsockname()[1]
-        print(f"MLflow starts at http://{_LOOPBACK}:{port}", flush=True)
-        store = f"sqlite:///{database}"
-        place = ["--host", _LOOPBACK, "--port", str(port), "--workers", "1"]
-        return _wait_for_tool(["mlflow", "server", "--backend-store-uri", store, *place])
+        place = Path(folder, "mlflow.sock")
+        with TokenProxy(place) as proxy:
+            serving = threading.Thread(target=proxy.serve_forever, args=(0.2,), daemon=True)
+            print(f"MLflow starts at {proxy.address}", flush=True)
+            store = f"sqlite:///{database}"
+            listens = ["--uvicorn-opts", f"--uds {place}", "--workers", "1"]
+            server = ["-m", "mlflow", "server", "--backend-store-uri", store, *listens]
+            return _wait_for_tool(server, started=serving.start)
 
 
 def _check_installed(package: str, name: str) -> None:
@@ -81,16 +94,25 @@ def _places_with_events(run: RunFolder, step: str) -> list[tuple[str, Path]]:
     return list(named.items())
 
 
-def _wait_for_tool(arguments: Sequence[str]) -> int:
-    """Run a module of this interpreter until it ends or Ctrl+C ends it, with the processes that it has started.
+def _wait_for_tool(
+    arguments: Sequence[str], variables: Mapping[str, str] | None = None, started: Callable[[], None] = lambda: None
+) -> int:
+    """Run this interpreter until it ends or Ctrl+C ends it, with the processes that it has started.
+
+    ``started`` is called once it runs: threads of this process may begin then.
 
     It may take its time: MLflow's server does not always end when it is asked to.
     """
     dying = partial(processes.die_with, os.getpid())
-    command = [sys.executable, "-m", *arguments]
-    safe = {**os.environ, "PYTHONSAFEPATH": "1"}  # or a file mlflow.py in the working folder would be taken for it
+    command = [sys.executable, *arguments]
+    safe = {
+        **os.environ,
+        **(variables or {}),
+        "PYTHONSAFEPATH": "1",
+    }  # or a file mlflow.py in the working folder would be taken for it
     with subprocess.Popen(command, env=safe, preexec_fn=dying, start_new_session=True) as tool:  # noqa: PLW1509 one thread
         try:
+            started()
             return tool.wait()
         except KeyboardInterrupt:
             tool.terminate()

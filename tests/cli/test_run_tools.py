@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,7 @@ def test_tensorboard_gets_the_event_files_of_steps_and_trials_by_name(home: Runs
     done = allranks("runs", "open", "r1", "--tensorboard", cwd=tmp_path, PYTHONPATH=path)
     assert done.returncode == 5, "that of the tool"
     assert "'--host', '127.0.0.1'" in done.stdout
+    assert re.search(r"'--path_prefix', '/[\w-]{32}'", done.stdout), "which others do not know"
     holding = re.findall(r"^(\S+) \['events", done.stdout, re.MULTILINE)
     assert sorted(holding) == ["train/outputs/model", "train/work/runs/now", "tune.0/work/logs"]
     done = allranks("runs", "open", "r2", "--tensorboard", cwd=tmp_path, PYTHONPATH=path)
@@ -92,10 +94,25 @@ def test_a_tool_that_is_not_installed_is_one_message(
 
 
 MLFLOW = """\
-import signal, sys
-store = sys.argv[sys.argv.index("--backend-store-uri") + 1]
-print(sys.argv[1], open(store.removeprefix("sqlite:///")).read(), *sys.argv[-6:], flush=True)
-signal.pause()
+import json, sys
+from http.server import BaseHTTPRequestHandler
+from socketserver import UnixStreamServer
+store, place = (sys.argv[sys.argv.index(option) + 1] for option in ("--backend-store-uri", "--uvicorn-opts"))
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.do_GET()
+        self.wfile.write(json.dumps([self.path, body, open(store.removeprefix("sqlite:///")).read()]).encode())
+
+    def log_message(self, *_):
+        pass
+
+UnixStreamServer(place.removeprefix("--uds "), Handler).serve_forever()
 """
 """In the place of MLflow, whose import takes seconds; tests/local/tracking/test_export.py has what is exported."""
 WITHOUT_EXPORT = """\
@@ -113,9 +130,16 @@ def test_mlflow_serves_what_is_exported_on_loopback_until_ctrl_c(home: RunsHome,
     variables = environ(PYTHONPATH=f"{environ()['PYTHONPATH']}{os.pathsep}{tmp_path / 'packages'}")
     with opened([sys.executable, "-c", WITHOUT_EXPORT, "runs", "open", "r1", "--mlflow"], tmp_path, variables) as tool:
         assert tool.stdout is not None
-        port = tool.stdout.readline().rpartition(":")[2].strip()
-        said = tool.stdout.readline().strip()
-        assert said == f"server runs of {home.path} --host 127.0.0.1 --port {port} --workers 1"
+        address = tool.stdout.readline().split()[-1]
+        root, token = address.rsplit("/", 1)
+        request = urllib.request.Request(f"{root}/api?a=1", b"body")  # noqa: S310 on loopback
+        assert [status(one) for one in (request, f"{root}/", f"{root}/{token}x")] == [401] * 3, "without the token"
+        other = urllib.request.Request(address, headers={"Host": "evil.test"})  # noqa: S310
+        assert status(other) == 421
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        found: object = wait_for(lambda: answer(opener, address, request), running=[tool])
+        assert found == ["/api?a=1", "body", f"runs of {home.path}"]
+        assert token not in Path(f"/proc/{tool.pid}/cmdline").read_text()
 
 
 @contextmanager
@@ -141,19 +165,34 @@ def test_mlflow_shows_the_runs_of_the_folder(home: RunsHome, tmp_path: Path) -> 
     with opened(command("runs", "open", "r1", "--mlflow"), tmp_path, environ()) as tool:
         assert tool.stdout is not None
         address = tool.stdout.readline().split()[-1]
+        root, token = address.rsplit("/", 1)
         body = json.dumps({"experiment_ids": ["1"], "filter": "metrics.loss = 0.5"}).encode()
         request = urllib.request.Request(  # noqa: S310 on loopback
-            f"{address}/api/2.0/mlflow/runs/search", body, {"Content-Type": "application/json"}
+            f"{root}/api/2.0/mlflow/runs/search", body, {"Content-Type": "application/json"}
         )
-        found = wait_for(lambda: answer(request), running=[tool])
+        assert status(request) == 401, "without the token"
+        assert status(f"{root}/{token}x") == 401
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        found = wait_for(lambda: answer(opener, address, request), running=[tool])
+        assert token not in Path(f"/proc/{tool.pid}/cmdline").read_text()
         assert [run["data"]["metrics"][0]["value"] for run in found["runs"]] == [0.5]
 
 
-def answer(request: urllib.request.Request) -> dict[str, list[dict[str, dict[str, list[dict[str, float]]]]]]:
+def status(request: str | urllib.request.Request) -> int:
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:  # noqa: S310
-            return dict(json.load(reply))
-    except urllib.error.HTTPError:
-        raise
-    except OSError:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def answer(opener: urllib.request.OpenerDirector, address: str, request: urllib.request.Request) -> Any:
+    """Return what MLflow answers who has opened the address; {} while it starts."""
+    try:
+        opener.open(address, timeout=TIMEOUT).close()
+        with opener.open(request, timeout=TIMEOUT) as reply:
+            return json.load(reply)
+    except urllib.error.HTTPError as error:
+        if error.code != 502:
+            raise
         return {}
