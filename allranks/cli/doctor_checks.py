@@ -137,8 +137,8 @@ def _cores() -> str:
 def _loopback() -> Finding:
     """Emulated node i is 127.0.0.(i+1)."""
     try:
-        with socket.create_server(("127.0.0.2", 0)):
-            return Finding("loopback addresses", WORKS, "127.0.0.2 can be listened on")
+        with socket.create_server(("127.0.0.2", 0)) as server, socket.create_connection(server.getsockname()):
+            return Finding("loopback addresses", WORKS, "127.0.0.2 can be listened on and connected to")
     except OSError as error:
         mend = "Bring the interface up: ip link set lo up"
         return Finding("loopback addresses", BROKEN, f"127.0.0.2: {error.strerror}", mend)

@@ -23,7 +23,7 @@ _NAMED = 5  # so many of them stand in a warning, the largest first
 
 
 def heavy_snapshots(components: Iterable[Component]) -> list[Problem]:
-    """A warning for each snapshot that is large, or holds models or logs, with the lines that leave them out.
+    """Return a warning for each snapshot that is large, holds models or logs, or follows links out of the code folder.
 
     Raises:
         StorageError: a snapshot cannot be listed.
@@ -31,7 +31,7 @@ def heavy_snapshots(components: Iterable[Component]) -> list[Problem]:
     library = catalogue.component_files()  # to list the files of these would take longer than to start a step
     own = (one for one in components if one.source.file is None or one.source.file != library.get(one.name))
     found = {(one.code, one.includes): one for one in own if one.code is not None or one.includes}
-    return [problem for one in found.values() if (problem := _warning(one)) is not None]
+    return [problem for one in found.values() for problem in (_warning(one), _leaving_links(one)) if problem]
 
 
 def _warning(component: Component) -> Problem | None:
@@ -53,6 +53,20 @@ def _warning(component: Component) -> Problem | None:
     holds = "models or logs" if parts else "much"
     message = f"the snapshot of {component.name}, {_megabytes(total)} in {len(files)} files, holds {holds}: {listed}."
     return component.source.problem("code", message, _hint(component, what), "warning")
+
+
+def _leaving_links(component: Component) -> Problem | None:
+    """Return a warning that names files from outside the code folder: azure-ai-ml uploads what a link leads to."""
+    roots = [path.resolve() for path in (component.code, *component.includes) if path is not None]
+    files = snapshot.snapshot_files(component)
+    real = {file.path: file.source.resolve() for file in files}
+    left = [path for path, place in real.items() if not any(place.is_relative_to(root) for root in roots)]
+    if not left:
+        return None
+    listed = ", ".join(f"{path} -> {real[path]}" for path in left[:_NAMED])
+    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    message = f"links lead out of the code folder, and what they lead to is sent: {listed}{more}."
+    return component.source.problem("code", message, "Remove the links; a linked file can be named in .amlignore, too.", "warning")
 
 
 def _model_or_log(path: PurePosixPath, size: int) -> str:

@@ -62,6 +62,25 @@ with open("train.log", "ab") as log:
 """
 
 
+def test_files_that_links_bring_from_outside_are_named(tmp_path):
+    """azure-ai-ml follows links too, and uploads what they lead to."""
+    (tmp_path / "key").write_text("secret")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    (tmp_path / "code").mkdir()
+    inside = component(tmp_path / "code", script_dot_py=1)
+    (inside.code / "same.py").symlink_to("script.py")
+    assert heavy_snapshots([inside]) == []
+    (inside.code / "key").symlink_to(tmp_path / "key")
+    (inside.code / "folder").symlink_to(tmp_path / "other")
+    (problem,) = heavy_snapshots([inside])
+    assert problem.severity == "warning"
+    assert f"folder/file -> {tmp_path}/other/file, key -> {tmp_path}/key." in problem.message
+    (inside.code / ".amlignore").write_text("key\n")
+    (inside.code / "folder").unlink()
+    assert heavy_snapshots([inside]) == []
+
+
 def test_a_log_that_grows_in_the_code_folder_fails_no_run(tmp_path):
     (tmp_path / "code").mkdir()
     code = tmp_path / "code"
