@@ -79,7 +79,7 @@ class PrepareData(CommandComponent):
                 code, or texts and numbers, separated by commas. Columns of texts alone are categories without being
                 named.
             missing_values: For csv and parquet: what stands for a missing value, separated by commas, such as ?,-999.
-                Empty cells and NA, N/A, NaN, null and None always do.
+                Empty cells and NA, N/A, NaN, null and None do without being named; !NA makes NA a value.
             on_missing: For csv and parquet, when a row lacks a value: fail stops and names file, line and column; skip
                 leaves the row out; impute gives a number the mean of train and a feature that says so, makes a category
                 of its own of missing texts, and leaves out rows that lack the target.

@@ -66,7 +66,9 @@ def _leaving_links(component: Component) -> Problem | None:
     listed = ", ".join(f"{path} -> {real[path]}" for path in left[:_NAMED])
     more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
     message = f"links lead out of the code folder, and what they lead to is sent: {listed}{more}."
-    return component.source.problem("code", message, "Remove the links; a linked file can be named in .amlignore, too.", "warning")
+    return component.source.problem(
+        "code", message, "Remove the links; a linked file can be named in .amlignore, too.", "warning"
+    )
 
 
 def _model_or_log(path: PurePosixPath, size: int) -> str:

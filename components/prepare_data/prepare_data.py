@@ -6,6 +6,7 @@ files are the same whatever the number of nodes and ranks; the index is written 
 
 from __future__ import annotations
 
+import csv
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -65,7 +66,7 @@ class Settings:
     )
     missing_values: str | None = input_port(
         "For csv and parquet: what stands for a missing value, separated by commas, such as ?,-999. Empty cells and "
-        "NA, N/A, NaN, null and None always do.",
+        "NA, N/A, NaN, null and None do without being named; !NA makes NA a value.",
         default=None,
     )
     on_missing: Literal["fail", "skip", "impute"] = input_port(
@@ -180,8 +181,9 @@ def source_request(settings: Settings, bad: BadFiles, world: World) -> SourceReq
 
 
 def split_names(text: str | None) -> tuple[str, ...]:
-    """The parts of an input with commas."""
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    """Return the parts of an input with commas; one that has a comma itself stands in double quotes."""
+    parts = next(csv.reader([text or ""], skipinitialspace=True), [])
+    return tuple(name.strip() for name in parts if name.strip())
 
 
 def describe_source(source: ItemSource) -> dict[str, Any]:

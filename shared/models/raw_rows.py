@@ -6,6 +6,8 @@ Nothing but NumPy is needed: this file travels in each saved model.
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -17,6 +19,7 @@ from .card import ModelCard
 
 ServedRows = Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]]
 _SHOWN = 60
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def serve_table(card: ModelCard, serve: ServedRows) -> Callable[[Any], Any]:
@@ -73,13 +76,13 @@ def _codes(cells: npt.NDArray[Any], values: list[str], missing: frozenset[str]) 
     exact = {text: code for code, text in enumerate(values, 1)}
     alike: dict[str, int] = {}
     for text, code in exact.items():
-        alike.setdefault(_plain_text(text), code)
+        alike.setdefault(plain_text(text), code)
     known: dict[Any, int] = {}
     for cell in cells:
         key = _cell_key(cell)
         if key not in known:
             text = "" if _is_missing(cell, missing) else str(cell)
-            known[key] = exact.get(text) or alike.get(_plain_text(text), 0)
+            known[key] = exact.get(text) or alike.get(plain_text(text), 0)
     return np.array([known[_cell_key(cell)] for cell in cells], np.float32)
 
 
@@ -88,20 +91,21 @@ def _cell_key(cell: Any) -> tuple[str, str]:
     return type(cell).__name__, str(cell)
 
 
-def _plain_text(text: str) -> str:
-    """The same for what pandas makes of a text and for the text: 1, 1.0 and 01; true and True."""
+def plain_text(text: str) -> str:
+    """Return the same text for spellings of one value: 1, 1.0 and 01; true and True; a text with spaces around it.
+
+    Letters with accents count as one character, however they are composed. Preparing refuses a column with two of them.
+    """
+    text = unicodedata.normalize("NFC", text).strip()
     if text.lower() in ("true", "false"):
         return text.lower()
-    try:
-        number = float(text)
-    except ValueError:
-        return text
+    number = float(text) if _NUMBER.fullmatch(text) else math.nan
     return repr(int(number) if number.is_integer() else number) if math.isfinite(number) else text
 
 
 def _is_missing(cell: Any, missing: frozenset[str]) -> bool:
     # pandas' NA is neither equal to itself nor not.
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell or str(cell) in missing  # noqa: PLR0124
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell or str(cell).strip() in missing  # noqa: PLR0124
 
 
 def _number(cell: Any, missing: frozenset[str], name: str) -> float:

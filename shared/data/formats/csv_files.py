@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -21,6 +21,7 @@ from shared.data.formats.file_format import (
     WrongFileError,
     check_columns,
     is_gzipped,
+    is_number,
     is_utf8,
     open_bytes,
     read_budget,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LARGEST = float(np.finfo(np.float32).max)
+_SNIFFED_ROWS = 6
 
 
 class CsvFiles(TableFormat):
@@ -82,7 +84,7 @@ class CsvFiles(TableFormat):
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(types),
-                    null_values=[*arrow_csv.ConvertOptions().null_values, *missing],
+                    null_values=[*arrow_csv.ConvertOptions().null_values, *missing, *(f" {text}" for text in missing)],
                 ),
             )
             for block in blocks:
@@ -106,16 +108,30 @@ class CsvFiles(TableFormat):
 
 
 def _read_header(path: Path) -> tuple[list[str], str]:
-    """Names of the columns, and the separator: whichever comes most often in the first line."""
+    """Return the names of the columns and the separator: that which divides the first rows alike, into most cells.
+
+    Empty lines before them are passed over.
+    """
     try:
         with _open_text(path) as file:
-            line = file.readline(read_budget().header_bytes)
-        delimiter = max(",;\t", key=line.count)
-        if line.strip():
-            return next(csv.reader([line], delimiter=delimiter)), delimiter
+            text = file.read(most := read_budget().header_bytes)
+        text = (text if len(text) < most else text.rpartition("\n")[0] or text).lstrip("\r\n")
+        found = [(*_first_cells(text, mark), mark) for mark in ",;\t"]
     except (csv.Error, *READ_ERRORS) as error:
         raise WrongFileError(f"cannot be read: {error}") from error
+    _, _, names, mark = max(found, key=lambda one: one[:2])
+    if any(name.strip() for name in names):
+        return names, mark
     raise WrongFileError("is empty: a line with the columns' names is needed")
+
+
+def _first_cells(text: str, mark: str) -> tuple[bool, int, list[str]]:
+    """Return whether a separator divides most of the first rows alike, the number of cells, and the first row."""
+    rows: list[list[str]] = []
+    with suppress(csv.Error):  # a cell without an end is reported when it is read
+        rows.extend(filter(None, islice(csv.reader(io.StringIO(text, newline=""), delimiter=mark), _SNIFFED_ROWS)))
+    names, others = (rows[0], rows[1:]) if rows else ([], [])
+    return 2 * sum(len(row) == len(names) for row in others) >= len(others), len(names), names
 
 
 def _read_cells(path: Path, most: int) -> Iterator[tuple[int, list[str]]]:
@@ -123,21 +139,27 @@ def _read_cells(path: Path, most: int) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(most)
     with _open_text(path) as file:
         reader = csv.reader(file, delimiter=_read_header(path)[1])
+        began = 0
         try:
-            next(reader)
-            for cells in reader:
-                if cells:
-                    yield reader.line_num, cells
+            rows = filter(None, reader)
+            next(rows)
+            began = reader.line_num
+            for cells in rows:
+                yield reader.line_num, cells
+                began = reader.line_num
         except (csv.Error, *READ_ERRORS) as error:
-            raise WrongFileError(f"cannot be read after line {reader.line_num}: {error}") from error
+            raise WrongFileError(f"cannot be read after line {began}: {error}") from error
 
 
 def _find_fault(path: Path, types: Mapping[str, pa.DataType], missing: Sequence[str]) -> str:
     """Look for the first row that is not what its columns hold, cell by cell: slow, but it knows lines and columns."""
-    header = _read_header(path)[0]
+    header, before = _read_header(path)[0], 1
     for line, cells in _read_cells(path, read_budget().header_bytes):
         if len(cells) != len(header):
+            if any("\n" in cell for cell in cells):
+                return f"{path}:{before + 1}: {len(cells)} cells, but {len(header)} columns: a quote is not closed"
             return f"{path}:{line}: {len(cells)} cells, but {len(header)} columns"
+        before = line
         row = dict(zip(header, cells, strict=True))
         for name, kind in types.items():
             if row[name] not in missing and (fault := _cell_fault(row[name], str(kind) == "string")):
@@ -152,11 +174,9 @@ def _cell_fault(cell: str, is_text: bool) -> str:  # noqa: FBT001  # of two kind
     text = cell.strip()
     if text.lower() in ("", "nan", "na", "n/a", "null", "#n/a"):
         return ""
-    try:
-        value = float(text)
-    except ValueError:
+    if not is_number(text):
         return f"is {cell!r:.60}, not a number (if it means a missing one, name it in missing_values)"
-    return "" if math.isfinite(value) and abs(value) <= _LARGEST else f"is {cell!r:.60}, too large for 32 bits"
+    return "" if abs(float(text)) <= _LARGEST else f"is {cell!r:.60}, too large for 32 bits"
 
 
 def _open_text(path: Path) -> IO[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import stat
 import zlib
 from abc import ABC, abstractmethod
@@ -39,6 +40,14 @@ BUDGET_VARIABLE = "ALLRANKS_DATA_BUDGET"
 _KINDS: Mapping[Callable[[int], bool], str] = MappingProxyType(
     {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
 )
+
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a cell is a number as tables write it; Infinity, NaN and 12_05 are texts."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 class WrongFileError(ValueError):

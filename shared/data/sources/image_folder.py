@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from shared.data.write.request import BadFiles, EncodedSource, ItemSource, Sourc
 from shared.distributed import Refusal
 from shared.storage import list_entries, retry_transient
 
-_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _SIZED_FILES = 1000
 """Files that are looked at to learn how large they are."""
 _SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
@@ -65,6 +66,7 @@ class ImageFolder(ItemSource):
             if not images:
                 raise Refusal(_without_images(folder / name))
         files = tuple(file for inside in found for file in inside)
+        _note_others(request, classes)
         most_pixels = request.max_megapixels * 10**6
         size = (request.image_size,) * 2 if request.image_size else _first_size(request, files, most_pixels)
         shape = (*size, 1 if request.color == "grayscale" else 3)
@@ -202,6 +204,15 @@ def _images(folder: Path, place: str) -> Iterator[str]:
         # What a link leads to is looked at when it is opened: it may be nothing, itself, or a pipe.
         elif entry.name.lower().endswith(_SUFFIXES) and (entry.is_symlink() or entry.is_file()):
             yield f"{place}/{entry.name}"
+
+
+def _note_others(request: SourceRequest, classes: tuple[str, ...]) -> None:
+    """Say how many files in the classes' folders are left out, by their endings."""
+    names = (name for one in classes for _, _, inside in os.walk(request.needed_folder() / one) for name in inside)
+    others = Counter(Path(name).suffix or name for name in names if not name.lower().endswith(_SUFFIXES))
+    if others:
+        counted = [f"{ending} ({count})" for ending, count in others.most_common()]
+        request.note(f"files that are left out, since they do not end as images do: {list_names(counted)}")
 
 
 def _without_images(folder: Path) -> str:

@@ -41,8 +41,12 @@ class Npy(ItemSource):
         if x.dtype.kind not in "buif":
             raise Refusal(f"{folder / 'x.npy'} holds {x.dtype}; numbers are needed.")
         kinds, wanted = ("iubU", "whole number or text") if request.task == "classification" else ("iuf", "number")
+        if request.task == "classification" and y.ndim == 1 and _is_whole(y):
+            y = y.astype(np.int64)
         if y.ndim != 1 or y.dtype.kind not in kinds:
             hint = " For numbers with a fraction choose task regression." if y.dtype.kind == "f" else ""
+            if y.ndim == 2 and request.task == "classification":
+                hint = " Of one column for each class save y.argmax(1)."
             raise Refusal(f"{folder / 'y.npy'} holds {y.dtype} {y.shape}; one {wanted} for each row is needed.{hint}")
         if x.ndim < 2 or len(x) != len(y) or x.size == 0:
             raise Refusal(f"x.npy {x.shape} and y.npy {y.shape} in {folder} do not hold the same rows, one or more.")
@@ -67,6 +71,10 @@ class Npy(ItemSource):
             worst = items[np.argmin(np.isfinite(rows).reshape(len(items), -1).all(1))]
             raise Refusal(f"{self.file}: row {worst} holds a value that is not a finite number.")
         return rows
+
+
+def _is_whole(y: npt.NDArray[Any]) -> bool:
+    return y.dtype.kind == "f" and bool(np.isfinite(y).all()) and bool((np.trunc(y) == y).all())
 
 
 def _read_all(file: Path) -> npt.NDArray[Any]:

@@ -7,6 +7,7 @@ are.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -24,12 +25,19 @@ from shared.data.formats.file_format import (
     WrongFileError,
     find_file_fault,
     find_name_fault,
+    is_number,
     is_utf8,
     read_budget,
 )
-from shared.data.sources.table_columns import TableColumns, check_types, choose_columns, find_categories, is_number
-from shared.data.sources.table_rows import MISSING_TEXTS, NumberTable, sort_texts
-from shared.data.write.request import SourceRequest, list_names
+from shared.data.sources.table_columns import TableColumns, check_types, choose_columns, find_categories
+from shared.data.sources.table_rows import (
+    NumberTable,
+    missing_texts,
+    refuse_local_numbers,
+    refuse_spellings,
+    sort_texts,
+)
+from shared.data.write.request import SourceRequest, join_names, list_names
 from shared.data.write.splits import BLOCK_ROWS, count_labels
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
@@ -40,6 +48,8 @@ if TYPE_CHECKING:
 _NOTE_SECONDS = 10.0
 _RISING_ROWS = 10
 """Of whole numbers, each above the one before, that are called an identifier."""
+_STEPS = 256
+"""A column of numbers whose least and largest are fewer steps of float32 apart is refused."""
 
 
 def open_table(request: SourceRequest, form: TableFormat) -> NumberTable:
@@ -66,10 +76,12 @@ class _Scan:
         self._most = read_budget().classes  # fewer than 16 bits can number
         self._regression = request.task == "regression"
         self._columns = TableColumns((), request.target)  # until the first file decides on the features
-        self._missing_texts = frozenset((*MISSING_TEXTS, *request.missing_values))
+        self._missing_texts = missing_texts(request.missing_values)
+        self._absent = [float(text) for text in request.missing_values if is_number(text)]
         self._values: dict[str, dict[str, int]] = {}
         self._crowded: dict[str, int] = {}
-        self._rising = np.ones(0, bool)
+        self._rising = self._filled = np.ones(0, bool)
+        self._low = self._high = np.zeros(0)
         self._last = np.zeros(0, np.float32)
         self._spool = Spool((0,), "float32")
         self._files: list[tuple[str, int]] = []
@@ -106,11 +118,15 @@ class _Scan:
 
         if not self._spool.rows:
             found = self._request.bad.found
+            empty = [name for name, filled in zip(self._columns.features, self._filled, strict=True) if not filled]
             why = f"{found[0].path} {found[0].reason}" if found else "there is no row with all its values"
+            if empty and self._missing and not found:
+                why = f"empty in all rows: {list_names(empty)}"
             raise Refusal(f"{self._request.folder}: none of its {len(files)} files gives a row; {why}.")
         if self._missing:
             what = "what is predicted" if self._request.impute_missing else "a value"
             self._request.note(f"{self._missing:,} rows lack {what} and are left out")
+        self._refuse_columns()
         self._note_identifiers()
         classes = () if self._regression else _sort_classes(self._codes, self._targets)
         pa.default_memory_pool().release_unused()  # what Arrow holds for the next block goes back to the system
@@ -130,6 +146,22 @@ class _Scan:
             note=self._request.note,
         )
 
+    def _refuse_columns(self) -> None:
+        """Refuse values that training would take for others: other spellings or notations, and what 32 bits lose."""
+        refuse_spellings(self._columns.target, self._codes)
+        for name, codes in self._values.items():
+            refuse_spellings(name, codes)
+            if name not in self._request.categorical_columns:
+                refuse_local_numbers(name, codes)
+        for name, low, high in zip(self._columns.features, self._low.tolist(), self._high.tolist(), strict=True):
+            steps = (high - low) / np.spacing(np.float32(max(abs(low), abs(high)))) if low < high else _STEPS
+            if steps < _STEPS:
+                raise Refusal(
+                    f"column {name!r} reaches from {low:.17g} to {high:.17g}, where a model's 32 bits tell only "
+                    f"{int(steps) + 1} values apart. Subtract a constant near them, or leave the column out with "
+                    f"ignore_columns {join_names((*self._request.ignore_columns, name))!r}."
+                )
+
     def _note_identifiers(self) -> None:
         names = [
             name
@@ -139,7 +171,7 @@ class _Scan:
         if names and self._spool.rows >= _RISING_ROWS:
             self._request.note(
                 f"whole numbers that rise from row to row, as identifiers do: {list_names(names)}; leave them out with "
-                f"ignore_columns {','.join((*self._request.ignore_columns, *names))!r} if they are"
+                f"ignore_columns {join_names((*self._request.ignore_columns, *names))!r} if they are"
             )
 
     def _choose(self, path: Path) -> None:
@@ -151,11 +183,19 @@ class _Scan:
             raise WrongFileError("cannot be read as text in UTF-8: the names of its columns are not")
         if not self._columns.features:
             columns = choose_columns(header, self._request, path)
-            found = find_categories(self._form, path, columns.features, self._missing_texts)
+            undecided = [name for name in columns.features if name not in columns.categories]
+            found = find_categories(self._form, path, undecided, self._missing_texts)
             self._columns = replace(columns, categories=columns.categories | found)
             count = len(columns.features)
             self._spool, self._values = Spool((count,), "float32"), {name: {} for name in self._columns.categories}
             self._rising, self._last = np.ones(count, bool), np.full(count, -np.inf, np.float32)
+            self._filled, self._low, self._high = np.zeros(count, bool), np.full(count, np.inf), np.full(count, -np.inf)
+        inside = path.relative_to(self._request.bad.folder).parts[:-1]
+        if lost := [part for part in inside if "=" in part and part.partition("=")[0] not in header]:
+            raise Refusal(
+                f"{path}: the folders {list_names(lost)} hold values of columns that are not in the files, as "
+                "pandas' partition_cols and Spark write them. Write the table without partitions."
+            )
         there, wanted = Counter(header), (*self._columns.features, self._columns.target)
         if lacking := [name for name in wanted if name not in there]:
             raise WrongFileError(f"lacks columns that the files before it have: {list_names(lacking)}")
@@ -168,7 +208,7 @@ class _Scan:
         import pyarrow as pa
 
         target = pa.float64() if self._regression else pa.string()
-        kinds = {name: pa.string() if name in self._values else pa.float32() for name in self._columns.features}
+        kinds = {name: pa.string() if name in self._values else pa.float64() for name in self._columns.features}
         return {**kinds, self._columns.target: target}
 
     def _matrix(self, block: pa.RecordBatch) -> npt.NDArray[np.float32]:
@@ -176,12 +216,16 @@ class _Scan:
         rows = np.empty((block.num_rows, len(self._columns.features)), np.float32)
         for number, name in enumerate(self._columns.features):
             column = block.column(number)
-            rows[:, number] = self._codes_of(name, column) if name in self._values else _numbers(column)
-        if absent := [float(text) for text in self._request.missing_values if is_number(text)]:
-            numbers = [number for number, name in enumerate(self._columns.features) if name not in self._values]
-            part = rows[:, numbers]
-            part[np.isin(part, np.array(absent, np.float32))] = np.nan
-            rows[:, numbers] = part
+            if name in self._values:
+                rows[:, number] = self._codes_of(name, column)
+                continue
+            numbers = _numbers(column)
+            if self._absent:
+                numbers = np.where(np.isin(numbers, self._absent), np.nan, numbers)
+            if len(numbers):
+                self._low[number] = np.fmin(self._low[number], np.fmin.reduce(numbers))
+                self._high[number] = np.fmax(self._high[number], np.fmax.reduce(numbers))
+            rows[:, number] = numbers
         return rows
 
     def _codes_of(self, name: str, column: pa.Array) -> npt.NDArray[Any]:
@@ -195,7 +239,7 @@ class _Scan:
         if name in self._crowded or len(known) + len(texts) > self._most:
             self._crowded[name] = self._most
             texts = ["other"] * len(texts)  # they no longer matter: the column will be refused
-        codes = [np.nan if t in self._missing_texts else known.setdefault(t, len(known)) for t in texts]
+        codes = [np.nan if t.strip() in self._missing_texts else known.setdefault(t, len(known)) for t in texts]
         return np.array([*codes, np.nan])[found.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)]
 
     def _target(self, column: pa.Array) -> pa.Array:
@@ -203,20 +247,22 @@ class _Scan:
         import pyarrow as pa
         from pyarrow import compute, types
 
-        absent, column = self._request.missing_values, _plain(column)
+        column = _plain(column)
         if self._regression or types.is_float16(column.type):
             column = compute.cast(column, pa.float64(), safe=False)
         if types.is_floating(column.type):
             column = compute.if_else(compute.is_nan(column), None, column)
         if types.is_string(column.type) or types.is_large_string(column.type):
-            return compute.if_else(compute.is_in(column, pa.array(["", *absent], column.type)), None, column)
-        if numbers := [float(text) for text in absent if is_number(text)]:
-            same = compute.is_in(compute.cast(column, pa.float64(), safe=False), pa.array(numbers))
+            missing = pa.array(sorted(self._missing_texts), column.type)
+            return compute.if_else(compute.is_in(compute.ascii_trim_whitespace(column), missing), None, column)
+        if self._absent:
+            same = compute.is_in(compute.cast(column, pa.float64(), safe=False), pa.array(self._absent))
             column = compute.if_else(same, None, column)
         return column
 
     def _add(self, path: Path, before: int, x: npt.NDArray[np.float32], target: pa.Array) -> None:
         missing = target.is_null().to_numpy(zero_copy_only=False)
+        self._filled |= ~np.isnan(x).all(0)
         if not self._request.impute_missing:
             missing = missing | np.isnan(x).any(1)
         if missing.any():
@@ -240,8 +286,9 @@ class _Scan:
 
     def _refuse_missing(self, path: Path, before: int, x: npt.NDArray[np.float32], row: int) -> None:
         raise Refusal(
-            f"{self._form.row_place(path, before + row)}: column {self._column(np.isnan(x[row]))} is empty. Fill it "
-            "in, leave out rows that lack a value with on_missing skip, or let the model know with on_missing impute."
+            f"{self._form.row_place(path, before + row)}: column {self._column(np.isnan(x[row]))} is empty, or holds "
+            "what stands for missing, as NA does (missing_values !NA makes it a value). Fill it in, leave out rows "
+            "that lack a value with on_missing skip, or let the model know with on_missing impute."
         )
 
     def _column(self, wrong: npt.NDArray[np.bool_]) -> str:
@@ -271,13 +318,13 @@ class _Scan:
             self._request.note(f"read {self._spool.rows:,} rows, now in {path.name}")
 
 
-def _numbers(column: pa.Array) -> npt.NDArray[Any]:
-    """A column as numbers; not a number where one is missing."""
+def _numbers(column: pa.Array) -> npt.NDArray[np.float64]:
+    """Return a column as numbers; not a number where one is missing."""
     import pyarrow as pa
     from pyarrow import compute
 
-    wide = column if column.type == pa.float32() else compute.cast(column, pa.float32(), safe=False)
-    found: npt.NDArray[Any] = wide.to_numpy(zero_copy_only=False)
+    wide = column if column.type == pa.float64() else compute.cast(column, pa.float64(), safe=False)
+    found: npt.NDArray[np.float64] = wide.to_numpy(zero_copy_only=False)
     return found
 
 
@@ -288,8 +335,13 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if types.is_dictionary(column.type) else column
 
 
+_WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0+", re.ASCII)
+
+
 def _class_name(value: object) -> str:
-    """Name of a class: a whole number without a fraction, whatever its type, else the text of the value."""
+    """Return the name of a class: a whole number without a fraction, whatever its type, else the text of the value."""
+    if isinstance(value, str) and (whole := _WHOLE.fullmatch(value)):
+        return whole[1]
     if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value)

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.data.formats.file_format import TableFormat
-from shared.data.write.request import SourceRequest, list_names
+from shared.data.formats.file_format import TableFormat, is_number
+from shared.data.write.request import SourceRequest, join_names, list_names
 from shared.distributed import Refusal
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def find_categories(form: TableFormat, path: Path, names: Sequence[str], missing
     undecided, found = list(names), set()
     for block in form.blocks(path, dict.fromkeys(names, pa.string())):
         for name in list(undecided):
-            filled = [text for text in block.column(name).unique().to_pylist() if text not in missing]
+            filled = [text for text in block.column(name).unique().to_pylist() if text.strip() not in missing]
             if filled:
                 undecided.remove(name)
                 found |= set() if any(map(is_number, filled)) else {name}
@@ -97,7 +97,7 @@ def check_types(path: Path, types: Mapping[str, pa.DataType], columns: TableColu
         shown = ", ".join(f"{name} ({kind})" for name, kind in wrong.items())
         raise Refusal(
             f"{path}: these columns do not hold plain numbers: {shown}. Convert them, or leave them out with "
-            f"ignore_columns {','.join(wrong)!r}."
+            f"ignore_columns {join_names(wrong)!r}."
         )
     kind = types.get(columns.target)
     if kind is not None and not _holds_numbers(kind) and (task == "regression" or not _holds_classes(kind)):
@@ -108,7 +108,7 @@ def check_types(path: Path, types: Mapping[str, pa.DataType], columns: TableColu
 def _holds_numbers(kind: pa.DataType) -> bool:
     from pyarrow import types
 
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     return any(test(kind) for test in tests)
 
 
@@ -133,12 +133,3 @@ def _absent(name: str, what: str, header: Sequence[str], path: Path) -> str:
     if all(is_number(column) for column in header):
         hint = "Its first line holds numbers: put a line with the columns' names before it."
     return f"{path} has no column {name!r} ({what}); it has {list_names(list(header), 20)}. {hint}"
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -6,7 +6,10 @@ the same order, so all of them learn the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +19,8 @@ import numpy.typing as npt
 from shared.data.dataset.encodings import TableColumn, TableEncoding
 from shared.data.dataset.index import Array
 from shared.data.dataset.order import RowNumbers
-from shared.data.write.request import BadFiles, ItemSource, list_names
+from shared.data.formats.file_format import is_number
+from shared.data.write.request import BadFiles, ItemSource, join_names, list_names
 from shared.data.write.spool import Spool
 from shared.distributed import Refusal
 
@@ -34,6 +38,53 @@ MISSING_TEXTS = (
     "NULL", "NaN", "None", "n/a", "nan", "null",
 )  # fmt: skip
 """Cells that are missing: those of pandas.read_csv, with which users read the rows that they have predicted."""
+
+_LOCAL_NUMBER = re.compile(r"\s*[+-]?(\d+,\d+|\d{1,3}([.,'\u00a0\u202f ]\d{3})+([.,]\d+)?)\s*", re.ASCII)
+"""A number with a decimal comma, or with separators of thousands."""
+
+
+def missing_texts(named: Iterable[str]) -> frozenset[str]:
+    """Return the cells that are missing: those of pandas and those that are named; `!NA` makes NA a value."""
+    values = {text for text in named if text.startswith("!")}
+    return frozenset({*MISSING_TEXTS, *named} - values - {text[1:] for text in values})
+
+
+def spelling_key(text: str) -> str:
+    """Return the same key for spellings of one value, as a saved model compares them (`raw_rows`).
+
+    Those are 1, 1.0 and 01, true and True, a text with spaces around it, and é as one character or two.
+    """
+    text = unicodedata.normalize("NFC", text).strip()
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    return repr(float(text)) if is_number(text) and math.isfinite(float(text)) else text
+
+
+def refuse_spellings(column: str, texts: Iterable[str]) -> None:
+    """Refuse two spellings of one value in a column.
+
+    Raises:
+        Refusal: with both.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        if (other := found.setdefault(spelling_key(text), text)) != text:
+            raise Refusal(f"column {column!r} holds {other!r} and {text!r}: spellings of one value. Write it one way.")
+
+
+def refuse_local_numbers(column: str, texts: Iterable[str]) -> None:
+    """Refuse a column of texts that are all numbers in another notation.
+
+    Raises:
+        Refusal: with the first.
+    """
+    texts = [text for text in texts if text]
+    if texts and all(map(_LOCAL_NUMBER.fullmatch, texts)):
+        raise Refusal(
+            f"column {column!r} holds numbers with a decimal comma or with separators of thousands, such as "
+            f"{texts[0]!r}. Write them as 1234.5 (pandas.read_csv has decimal and thousands), or name the column in "
+            "categorical_columns if they are categories."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +149,7 @@ class NumberTable(ItemSource):
             shown = ", ".join(f"{name} ({why})" for name, why in found.items())
             raise Refusal(
                 f"columns that cannot be categories, of which {MOST_VALUES} values are told apart: {shown}. Leave them "
-                f"out with ignore_columns {','.join((*self.ignored, *found))!r}, or put rare values together."
+                f"out with ignore_columns {join_names((*self.ignored, *found))!r}, or put rare values together."
             )
 
     def _describe(self, table: TableEncoding, learnt: _Learnt) -> None:

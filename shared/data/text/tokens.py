@@ -84,6 +84,7 @@ class SubwordTokens:
             config = json.loads(files.get(_CONFIG, b"{}"))
         except Exception as error:  # the library raises nothing narrower
             raise Refusal(f"{source}: its {TOKENIZER_FILE} or {_CONFIG} cannot be read: {str(error)[:200]}") from error
+        self._tokenizer.encode_special_tokens = True  # a document that quotes a control token holds plain text
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,7 +145,15 @@ class SourceRequest:
                 "convert them."
             )
         self.bad.folder = self.folder
+        self._note_others(suffixes, [path for path in shown if path not in set(found)])
         return self.folder, found
+
+    def _note_others(self, suffixes: tuple[str, ...], others: list[Path]) -> None:
+        """Say how many files of other kinds are left out."""
+        if others and suffixes != ("",):
+            kinds = Counter(path.suffix or path.name for path in others)
+            counted = [f"{kind} ({count})" for kind, count in kinds.most_common()]
+            self.note(f"left out are files that do not end in {' or '.join(suffixes)}: {list_names(counted)}")
 
     def refuse_image_size(self) -> None:
         """Refuse an image size or a colour where it would be ignored."""
@@ -166,6 +175,11 @@ class SourceRequest:
 def list_names(found: list[str] | tuple[str, ...], most: int = 8) -> str:
     """A list for a message, cut where it would get long."""
     return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "") or "nothing"
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Write names as an input with commas takes them: one with a comma stands in double quotes."""
+    return ",".join(f'"{name}"' if "," in name else name for name in names)
 
 
 def describe_skipped(skipped: list[tuple[str, str]], what: str) -> list[str]:
