@@ -30,6 +30,25 @@ class Logits(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Confusion:
+    """Labels (N,) and predictions (N,) of rows in C `classes`; a matrix of them is made as large as it is looked at."""
+
+    labels: Integers
+    predictions: Integers
+    classes: int
+
+    def count(self, numbers: Integers) -> Integers:
+        """Count the rows of each class (C,)."""
+        return np.bincount(numbers, minlength=self.classes)
+
+    def matrix(self, most: int) -> Integers:
+        """Count the rows by (label, prediction); of more than `most` classes several neighbours share a cell."""
+        size = min(self.classes, most)
+        label, said = self.labels * size // self.classes, self.predictions * size // self.classes
+        return np.bincount(label * size + said, minlength=size**2).reshape(size, size)
+
+
+@dataclass(frozen=True, slots=True)
 class _ClassScores:
     """Precision, recall, F1 and number of rows of each class; a quotient with nothing to divide by is 0."""
 
@@ -72,14 +91,14 @@ class ClassificationMetrics:
     Attributes:
         predictions: the most probable class of each row; the lower number where two are equal.
         probability: of the predicted class, for each row.
-        confusion: rows counted by (label, prediction).
+        confusion: the label and the prediction of each row.
         rocs: class number to its curve; a class that no row or every row has is left out.
         loss: mean cross entropy, in nats.
     """
 
     predictions: Integers
     probability: Floats
-    confusion: Integers
+    confusion: Confusion
     scores: _ClassScores
     rocs: Mapping[int, Roc]
     calibration: Calibration
@@ -87,15 +106,15 @@ class ClassificationMetrics:
 
     def numbers(self) -> dict[str, float]:
         """Flat metrics by name. Averages are over the classes that occur, ``auc`` over those that have a curve."""
-        occurring = (self.confusion.sum(0) + self.confusion.sum(1)) > 0
+        occurring = self.confusion.count(self.confusion.labels) + self.confusion.count(self.predictions) > 0
         numbers = {
-            "accuracy": accuracy(self.confusion),
+            "accuracy": float(np.mean(self.confusion.labels == self.predictions)),
             "macro_precision": float(self.scores.precision[occurring].mean()),
             "macro_recall": float(self.scores.recall[occurring].mean()),
             "macro_f1": float(self.scores.f1[occurring].mean()),
             "loss": self.loss,
             "ece": self.calibration.ece,
-            "rows": float(self.confusion.sum()),
+            "rows": float(len(self.predictions)),
         }
         if self.rocs:
             numbers["auc"] = float(np.mean([roc.auc for roc in self.rocs.values()]))
@@ -119,7 +138,7 @@ def measure_classification(logits: Logits, labels: Integers, memory: int = 2**27
         predictions[numbers] = said = probabilities.argmax(1)
         probability[numbers] = probabilities[each, said]
         losses[numbers] = -log_probabilities[each, labels[numbers]]
-    confusion = confusion_matrix(labels, predictions, classes)
+    confusion = Confusion(labels, predictions, classes)
     return ClassificationMetrics(
         predictions=predictions,
         probability=probability,
@@ -160,19 +179,11 @@ def _normalise(logits: npt.NDArray[np.floating], largest: Floats, log_sum: Float
     return (logits - largest[:, None]) - log_sum[:, None]
 
 
-def confusion_matrix(labels: Integers, predictions: Integers, classes: int) -> Integers:
-    """Number of rows for each (label, prediction)."""
-    return np.bincount(labels * classes + predictions, minlength=classes**2).reshape(classes, classes)
-
-
-def accuracy(confusion: Integers) -> float:
-    """Share of rows on the diagonal."""
-    return float(np.trace(confusion) / confusion.sum())
-
-
-def class_scores(confusion: Integers) -> _ClassScores:
-    """Precision, recall and F1 of each class."""
-    hits, predicted, support = np.diag(confusion), confusion.sum(0), confusion.sum(1)
+def class_scores(confusion: Confusion) -> _ClassScores:
+    """Return precision, recall and F1 of each class."""
+    labels, predictions = confusion.labels, confusion.predictions
+    hits, predicted = confusion.count(labels[labels == predictions]), confusion.count(predictions)
+    support = confusion.count(labels)
     return _ClassScores(
         precision=_quotient(hits, predicted),
         recall=_quotient(hits, support),

@@ -17,7 +17,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from shared.metrics import Calibration, Floats, Integers, Roc
+from shared.metrics import Calibration, Confusion, Floats, Roc
 
 # The page's colours in its light scheme: on white 4.5 to 1 and more for lettering, 3 for lines (WCAG AA).
 INK = "#596273"
@@ -26,26 +26,31 @@ CURVES = (_ACCENT, "#b46a00", "#16803c", "#c8321f", "#7a3fc4")  # then the same 
 _SHADES = LinearSegmentedColormap.from_list("shades", ["#ffffff", _ACCENT])
 
 NO_CURVES = "no curve: all rows are of one class"
+_MOST_CELLS = 300  # to a side, which a picture of 12 inches can show
 _MOST_NUMBERS = 30  # classes, above which numbers in the cells could not be read
 _MOST_CURVES = 10  # classes, above which curves have no names
 _MOST_DOTS = 4_000  # of a cloud
 _BINS = 60
 
 
-def draw_confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
-    """PNG of the confusion matrix: numbers are rows, shades are the share of the label's rows."""
-    count = len(classes)
+def draw_confusion_matrix(confusion: Confusion, classes: Sequence[str]) -> bytes:
+    """Draw the confusion matrix as PNG: numbers are rows, shades are the share of the label's rows.
+
+    Of many classes several that follow each other share a cell: the picture has no room for more.
+    """
+    count, matrix = len(classes), confusion.matrix(_MOST_CELLS)
     side = float(np.clip(0.45 * count + 2, 4.5, 12))
     figure, axes = _figure("prediction", "label", side, side)
-    share = confusion / np.maximum(confusion.sum(1, keepdims=True), 1)
-    axes.imshow(share, cmap=_SHADES, vmin=0, vmax=1)
+    share = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    extent = (-0.5, count - 0.5, count - 0.5, -0.5)
+    axes.imshow(share, cmap=_SHADES, vmin=0, vmax=1, extent=extent)
     if count <= _MOST_NUMBERS:
         names = [_short(name) for name in classes]
         slanted = 90 if max(map(len, names)) > 3 else 0
         axes.set_xticks(range(count), names, rotation=slanted, parse_math=False)
         axes.set_yticks(range(count), names, parse_math=False)
-        for row, column in np.argwhere(confusion > 0):
-            number, color = str(confusion[row, column]), readable_on(_SHADES(share[row, column])[:3])
+        for row, column in np.argwhere(matrix > 0):
+            number, color = str(matrix[row, column]), readable_on(_SHADES(share[row, column])[:3])
             axes.text(column, row, number, ha="center", va="center", color=color, fontsize=8)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -54,11 +59,14 @@ def draw_confusion_matrix(confusion: Integers, classes: Sequence[str]) -> bytes:
 
 
 def draw_roc(rocs: Mapping[int, Roc], classes: Sequence[str]) -> bytes:
-    """PNG of the ROC curves, each class against all others; without any it says so."""
+    """Draw the ROC curves as PNG, each class against all others; without any it says so.
+
+    Of more than 300 curves some, evenly spaced, are drawn.
+    """
     figure, axes = _figure("false positive rate", "true positive rate")
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     named = len(rocs) <= _MOST_CURVES
-    for place, (number, curve) in enumerate(rocs.items()):
+    for place, (number, curve) in enumerate(list(rocs.items())[:: -(-len(rocs) // _MOST_CELLS) or 1]):
         label = f"{_short(classes[number])}  {curve.auc:.3f}" if named else None
         again, hue = divmod(place, len(CURVES))
         style: dict[str, Any] = {"linewidth": 1.4, "color": CURVES[hue], "linestyle": "--" if again else "-"}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from shared.metrics import log_softmax, measure_calibration, measure_classification, roc_curve
+from shared.metrics import Confusion, log_softmax, measure_calibration, measure_classification, roc_curve
 
 
 @dataclass
@@ -39,7 +39,9 @@ def test_everything_equals_scikit_learn(seed: int, rows: int, classes: int, coar
     probabilities = np.exp(log_softmax(logits))
     numbers, said, everything = result.numbers(), probabilities.argmax(1), list(range(classes))
 
-    np.testing.assert_array_equal(result.confusion, reference.confusion_matrix(labels, said, labels=everything))
+    np.testing.assert_array_equal(
+        result.confusion.matrix(10**6), reference.confusion_matrix(labels, said, labels=everything)
+    )
     assert numbers["accuracy"] == pytest.approx(reference.accuracy_score(labels, said))
     precision, recall, f1, support = reference.precision_recall_fscore_support(
         labels, said, labels=everything, zero_division=0
@@ -88,3 +90,12 @@ def test_calibration_by_hand() -> None:
 
 def test_the_edges_of_the_bins_belong_to_them() -> None:
     assert measure_calibration(np.array([1.0, 0.5, 0.0]), np.array([True, True, False]), bins=2).rows.tolist() == [2, 1]
+
+
+def test_a_confusion_matrix_is_made_no_larger_than_it_is_looked_at() -> None:
+    draw = np.random.default_rng(0)
+    confusion = Confusion(draw.integers(0, 32_767, 5000), draw.integers(0, 32_767, 5000), 32_767)
+    matrix = confusion.matrix(300)
+    assert matrix.shape == (300, 300)
+    assert matrix.sum() == 5000
+    assert matrix.sum(1).tolist() == np.bincount(confusion.labels * 300 // 32_767, minlength=300).tolist()

@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from shared.cluster.page import write_survey
 from shared.cluster.survey import AllReduce, ClusterSurvey
 from shared.data import Dataset
-from shared.metrics import measure_classification, roc_curve
+from shared.metrics import Confusion, measure_classification, roc_curve
 from shared.outputs import OutputParts
 from shared.report import RowReader, Subject, pictures, write_classification
 from shared.report.pictures import CURVES, INK, contrast, readable_on
@@ -34,7 +34,7 @@ def test_names_of_classes_and_columns_are_no_formulas() -> None:
     curve = roc_curve(np.array([True, False, True]), np.array([0.9, 0.2, 0.4]))
     numbers = np.array([1.0, 2.0])
     drawn = (
-        pictures.draw_confusion_matrix(np.eye(2, dtype=np.int64), [FORMULA, "$5"]),
+        pictures.draw_confusion_matrix(Confusion(np.arange(2), np.arange(2), 2), [FORMULA, "$5"]),
         pictures.draw_roc({0: curve}, [FORMULA, "$5"]),
         pictures.predicted_true(numbers, numbers, FORMULA),
     )
