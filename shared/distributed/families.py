@@ -136,7 +136,7 @@ PLAIN_PYTORCH = VariableFamily(
     rank=("RANK",),
     world_size=("WORLD_SIZE",),
     local_rank=("LOCAL_RANK",),
-    local_world_size=("LOCAL_WORLD_SIZE",),
+    local_world_size=("LOCAL_WORLD_SIZE", "LOCAL_SIZE"),  # the second is of DeepSpeed's launcher
     node_rank=("NODE_RANK", "AZUREML_CR_NODE_RANK"),
     needed=("rank", "world_size"),  # Azure ML never sets LOCAL_WORLD_SIZE
 )

@@ -229,10 +229,21 @@ def _local_world_size(claim: LaunchClaim, num_nodes: int | None, environ: Enviro
     here = not address or is_loopback(address)
     if claim.world_size == 1 or (here and claim.local_rank in (None, claim.rank) and claim.node_rank in (None, 0)):
         return claim.world_size
+    if families.SLURM.is_set(environ) and (tasks := _slurm_tasks_per_node(environ)):
+        return tasks
+    if nodes := _whole_nodes(environ.get("PET_NNODES", ""), claim.world_size):
+        return claim.world_size // nodes
+    missing = "LOCAL_WORLD_SIZE" if claim.local_rank is not None else "LOCAL_RANK and LOCAL_WORLD_SIZE"
     raise LaunchError(
         f"{claim}: nothing says how many of the {claim.world_size} ranks are on this node. "
-        "Set LOCAL_RANK and LOCAL_WORLD_SIZE, or AZUREML_NODE_COUNT."
+        f"Set {missing}, or AZUREML_NODE_COUNT."
     )
+
+
+def _whole_nodes(text: str, world_size: int) -> int:
+    """Return the number of nodes that Kubeflow's PET_NNODES states; 0 for a range, and where it divides no world."""
+    nodes = int(text) if text.isdecimal() else 0
+    return nodes if nodes and world_size % nodes == 0 else 0
 
 
 def _check_arithmetic(

@@ -14,6 +14,7 @@ from shared.distributed import devices
 from shared.distributed.address import has_agent_store
 from shared.distributed.control import Control
 from shared.distributed.devices import NodeGpus, read_node
+from shared.distributed.errors import Refusal
 from shared.distributed.frameworks import FrameworkGroup
 from shared.distributed.launch import Launch
 from shared.distributed.wire import PORT_PATIENCE, listen_on_port
@@ -33,6 +34,8 @@ def start_torch(launch: Launch, control: Control, backend: str | None, timeout: 
     device = choose_device(launch, control)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # before the group, or every rank opens a context on GPU 0
+    if dist.is_initialized():
+        return _adopt_group(launch, backend, device)
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
     dist.init_process_group(
         backend,
@@ -43,6 +46,18 @@ def start_torch(launch: Launch, control: Control, backend: str | None, timeout: 
         device_id=device if backend == "nccl" else None,
     )
     return FrameworkGroup(device, f"{backend} on {device.type}", dist.destroy_process_group)
+
+
+def _adopt_group(launch: Launch, backend: str | None, device: torch.device) -> FrameworkGroup:
+    """Use the default process group that the program has made before `init`; whoever made it ends it."""
+    has, rank, world_size = dist.get_backend(), dist.get_rank(), dist.get_world_size()
+    if (rank, world_size) != (launch.rank, launch.world_size) or backend not in (None, has):
+        raise Refusal(
+            f"there is a process group already: {has}, rank {rank} of {world_size}; {backend or 'any backend'}, rank "
+            f"{launch.rank} of {launch.world_size} is wanted. Call init before other code makes a group, or end that "
+            "with torch.distributed.destroy_process_group()."
+        )
+    return FrameworkGroup(device, f"{has} on {device.type}, made before", lambda: None)
 
 
 def choose_device(launch: Launch, control: Control) -> torch.device:

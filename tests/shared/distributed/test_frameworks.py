@@ -170,3 +170,23 @@ def test_what_a_framework_does_not_have_is_named(given: str, statement: str, sai
         (result,) = finish(ranks)
     assert result.returncode == 1
     assert said in result.stderr
+
+
+GROUP = """
+import os
+import torch.distributed as dist
+from shared.distributed import init
+dist.init_process_group("gloo")
+with init("torch", backend={backend!r}) as world:
+    print(int(world.sum([world.rank], "ranks")[0]), dist.get_world_size())
+print(dist.is_initialized())
+dist.destroy_process_group()
+"""
+
+
+def test_a_process_group_that_is_there_is_used_and_left() -> None:
+    results = run_ranks(GROUP.format(backend=None))
+    assert [result.stdout.splitlines()[-2:] for result in results] == [["1 2", "True"]] * 2, results[0].stderr
+    results = run_ranks(GROUP.format(backend="nccl"))
+    assert [result.returncode for result in results] == [2, 2]
+    assert "there is a process group already: gloo, rank 0 of 2; nccl, rank 0 of 2 is wanted" in results[0].stderr

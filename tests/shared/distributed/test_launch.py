@@ -216,6 +216,23 @@ UNREADABLE = [
 """TF_CONFIG that says too little."""
 
 
+RANK_3 = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "10.0.0.4"}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {**slurm(3, 2, 2)},
+        {"LOCAL_SIZE": "2", "CROSS_RANK": "1", "CROSS_SIZE": "2"},  # of DeepSpeed's launcher
+        {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "2"},  # of Kubeflow's PyTorchJob
+    ],
+)
+def test_variables_beside_rank_and_world_size_tell_the_nodes(others: Variables) -> None:
+    assert numbers(detect(RANK_3 | others)) == place(3, 2, 2)
+    with pytest.raises(LaunchError, match=r"ranks are on this node\. Set LOCAL_WORLD_SIZE, or AZUREML_NODE_COUNT"):
+        detect(RANK_3 | {"PET_NNODES": "1:4"})
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
