@@ -16,6 +16,9 @@ from shared.models.keras.package import load_weights, weight_arrays
 from shared.training.core.position import CheckpointPlan, CheckpointSaver, TrainingPosition, values_below
 from shared.training.keras.replicas import share_statistics
 
+_SEEDS_APART = 0x9E3779B1
+"""Between the seeds of two ranks: far apart modulo 2^32 for any number of ranks."""
+
 
 class TrainingSaver(CheckpointSaver):
     """Saves and restores one training: weights, the generators that dropout draws from, the optimizer's variables."""
@@ -32,6 +35,18 @@ class TrainingSaver(CheckpointSaver):
         super().__init__(plan, world, alone=alone)
         self.identity = plan.identity | {"framework": "keras"}
         self.model, self.optimizer = model, optimizer
+
+    def restore(self) -> TrainingPosition:
+        """Choose what to go on from, and give the generators of each rank a seed of its own; see `CheckpointSaver`."""
+        position = super().restore()
+        for state in self._generators():  # a seed and a count: https://keras.io/api/random/seed_generator
+            state.assign(np.asarray(state.numpy()) + np.array([self.world.rank * _SEEDS_APART % 2**32, 0], state.dtype))
+        return position
+
+    def _generators(self) -> list[Any]:
+        """The states of dropout's generators, which are no weights."""
+        weights = {id(weight) for weight in self.model.weights}
+        return [variable for variable in cast("Any", self.model).variables if id(variable) not in weights]
 
     def save(self, position: TrainingPosition) -> None:
         """Write a checkpoint; see `CheckpointSaver`."""
@@ -55,15 +70,19 @@ class TrainingSaver(CheckpointSaver):
             yield ShardPart.whole(f"model.{name}", array)
         for number, variable in enumerate(self.optimizer.variables):
             yield ShardPart.whole(f"optimizer.{number}", np.asarray(variable.numpy(), order="C"))
+        for number, state in enumerate(self._generators()):
+            yield ShardPart.whole(f"generator.{number}", np.asarray(state.numpy(), order="C"))
         if self._together is None:  # a lost worker's step is done again by another one, whatever was applied of it
             self.world.check_peers()
 
     def _load(self, saved: CheckpointReader) -> None:
         arrays = {name: np.asarray(tensor) for name, tensor in saved.tensors().items()}
         load_weights(self.model, values_below("model.", arrays), f"The checkpoint {saved.path}")
-        kept = values_below("optimizer.", arrays)
-        variables = self.optimizer.variables
-        if len(kept) != len(variables):
-            raise Refusal(f"The checkpoint {saved.path} holds {len(kept)} optimizer variables, not {len(variables)}.")
-        for number, variable in enumerate(variables):
-            variable.assign(kept[str(number)])
+        wanted = {"optimizer.": self.optimizer.variables, "generator.": self._generators()}
+        for group, variables in wanted.items():
+            kept = values_below(group, arrays)
+            if len(kept) != len(variables):
+                what = f"{len(kept)} variables of the {group[:-1]}, not {len(variables)}"
+                raise Refusal(f"The checkpoint {saved.path} holds {what}.")
+            for number, variable in enumerate(variables):
+                variable.assign(kept[str(number)])

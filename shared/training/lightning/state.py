@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
@@ -100,6 +101,7 @@ class TrainingSaver(CheckpointSaver, Callback):
         self._trainer: Trainer | None = None
         self._position = TrainingPosition()
         self._generators: Mapping[str, object] | None = None
+        self._late: list[tuple[int, float]] = []
         self.path: Path | None = None
 
     def restore(self) -> TrainingPosition:
@@ -116,7 +118,9 @@ class TrainingSaver(CheckpointSaver, Callback):
     def _load(self, saved: CheckpointReader) -> None:
         """Read the checkpoint, and leave it to Lightning to put it back."""
         self.io.loaded = tree.unpack_state(saved.tensors(), saved.state)
-        self._generators = read_rank_generators(saved, self._kept(saved)["world_size"], self.world)
+        kept = self._kept(saved)
+        self._generators = read_rank_generators(saved, kept["world_size"], self.world)
+        self._late = [(int(number), float(value)) for number, value in kept["late"]]
         self.path = saved.path
 
     def weight_digests(self) -> list[tuple[str, str]]:
@@ -157,6 +161,13 @@ class TrainingSaver(CheckpointSaver, Callback):
         """Go on with the random numbers of the checkpoint; other ranks start other, freshly seeded sequences."""
         if self._generators is not None:
             set_random_state(self._generators)
+        for number, value in self._late:
+            progress = trainer.fit_loop.epoch_loop.scheduler_progress
+            progress.increment_ready()
+            metric = torch.tensor(value, dtype=torch.float64)
+            pl_module.lr_scheduler_step(trainer.lr_scheduler_configs[number].scheduler, metric)
+            progress.increment_completed()
+        self._late = []
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Add what Lightning's dictionary lacks; every rank is here.
@@ -167,4 +178,23 @@ class TrainingSaver(CheckpointSaver, Callback):
             begun = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
             passes = {"total": begun, "current": begun, "is_last_batch": False}
             checkpoint["loops"]["fit_loop"]["epoch_loop.val_loop.batch_progress"] = passes
-        checkpoint[_OURS] = self._state(self._position)
+        at_end = self._position.batch in (0, self.steps_per_epoch)  # 0 once the epoch is counted
+        checkpoint[_OURS] = self._state(self._position) | {"late": _late_schedulers(trainer, at_epoch_end=at_end)}
+
+
+def _late_schedulers(trainer: Trainer, *, at_epoch_end: bool) -> list[tuple[int, float]]:
+    """Return number and metric of each ReduceLROnPlateau that Lightning steps after this checkpoint is taken.
+
+    It does so once the callbacks have seen the end of the batch, or of the epoch, whatever they save.
+    """
+    loop = trainer.fit_loop.epoch_loop
+    if not trainer.lightning_module.automatic_optimization or trainer.validating:
+        return []
+    count = (trainer.current_epoch if at_epoch_end else loop.batch_idx) + 1
+    found = []
+    for number, config in enumerate(trainer.lr_scheduler_configs):
+        metric = trainer.callback_metrics.get(config.monitor or "") if config.reduce_on_plateau else None
+        is_due = config.interval == ("epoch" if at_epoch_end else "step") and count % config.frequency == 0
+        if metric is not None and is_due and (at_epoch_end or not loop._should_accumulate()):  # noqa: SLF001
+            found.append((number, float(metric)))
+    return found

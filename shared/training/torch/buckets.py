@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from shared.training.torch.optimization import TrainingPrecision
+from shared.training.torch.state import random_state, set_random_state
 
 
 def settle_buckets(model: nn.Module, module: nn.Module, rows: torch.Tensor, precision: TrainingPrecision) -> None:
@@ -22,12 +23,12 @@ def settle_buckets(model: nn.Module, module: nn.Module, rows: torch.Tensor, prec
     """
     if model is module:
         return
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    with torch.random.fork_rng([rows.device] if rows.device.type == "cuda" else []):
-        for _ in range(2):
-            with precision.autocast():
-                nothing = model(rows).sum() * 0
-            nothing.backward()
+    buffers, generators = [(buffer, buffer.clone()) for buffer in module.buffers()], random_state()
+    for _ in range(2):
+        with precision.autocast():
+            nothing = model(rows).sum() * 0
+        nothing.backward()
+    set_random_state(generators)
     with torch.no_grad():
         for buffer, before in buffers:
             buffer.copy_(before)
