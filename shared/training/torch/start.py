@@ -92,6 +92,8 @@ def make_rows_model(
     module = NormalisedModel(card.mean, card.std, net, card.target_mean, card.target_std, card.category_sizes)
     check_saveable(module, card, network.model_code)
     _check_output(module, card)
+    if network.model_code is not None:
+        _note_hidden_state(module.net, world)
     if precision.sync_batch_norm:
         module.net = synchronise_batch_norm(module.net, world)
     if precision.gradient_checkpointing:
@@ -244,10 +246,32 @@ def _check_output(module: NormalisedModel, card: ModelCard) -> None:
         raise Refusal(f"{card.architecture} maps 2 rows to {shape}; {why} it has to be (2, {card.outputs}).")
     if not outputs.requires_grad:
         return  # nothing trains; the optimizer refuses that
-    gradients = torch.autograd.grad(outputs.sum(), list(trained.values()), allow_unused=True)
-    unused = [name for name, gradient in zip(trained, gradients, strict=True) if gradient is None]
+    outputs.sum().backward()
+    unused = [name for name, parameter in trained.items() if parameter.grad is None]
+    sparse = [name for name, parameter in trained.items() if parameter.grad is not None and parameter.grad.is_sparse]
+    module.zero_grad()
     if unused:  # with several ranks DDP would wait for their gradients for ever
         raise Refusal(
             f"{card.architecture} does not use {', '.join(unused[:5])}{' and more' * (len(unused) > 5)} for its "
-            "output. Remove these parameters, or freeze them with requires_grad_(False)."
+            "output in eval mode, in which it is tried. Use these parameters there, remove them, or freeze them with "
+            "requires_grad_(False)."
+        )
+    if sparse:
+        raise Refusal(
+            f"{card.architecture} has sparse gradients, of {', '.join(sparse[:5])}: clipping and the optimizers need "
+            "dense ones. Make the embedding with sparse=False."
+        )
+
+
+def _note_hidden_state(module: torch.nn.Module, world: World) -> None:
+    """Name what a checkpoint cannot see: buffers that are not persistent, and tensors and generators in attributes."""
+    saved = module.state_dict().keys()
+    hidden = [name for name, _ in module.named_buffers() if name not in saved]
+    for path, inner in module.named_modules():
+        values = ((name, one) for name, one in vars(inner).items() if isinstance(one, torch.Tensor | torch.Generator))
+        hidden += [f"{path}.{name}".lstrip(".") for name, _ in values]
+    if hidden:
+        world.note(
+            f"not in checkpoints, so lost when a training resumes: {', '.join(hidden[:8])}"
+            f"{' and more' * (len(hidden) > 8)}. Register what changes in training with register_buffer."
         )
