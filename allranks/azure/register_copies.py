@@ -15,7 +15,8 @@ import yaml
 
 from allranks import library
 from allranks.azure.client import AssetPlace
-from allranks.azure.library_asset import LibraryAsset, component_key
+from allranks.azure.library_asset import PREFIX, LibraryAsset, component_key
+from allranks.azure.register_own import ONLY_VERSION
 from allranks.azure.sdk import name_component, rest_body
 from allranks.spec.section import is_address
 
@@ -39,7 +40,7 @@ def asset_copy(asset: LibraryAsset, place: AssetPlace) -> Any:
         entity = load_component(asset.path)
     elif asset.kind == "component":
         name = asset.needs[0][1]
-        version = asset.version if name == f"{asset.name}-environment" else library.VERSION
+        version = library.VERSION if name.startswith(PREFIX) else ONLY_VERSION
         environment = place.id_of("environments", name, version)
         entity = load_component(asset.path, params_override=[{"environment": environment}])
     else:

@@ -33,6 +33,9 @@ from allranks.spec.section import is_address, local_path
 VERSION_OPTION = "--pipeline-version"
 """Of `allranks register`."""
 
+ONLY_VERSION = "1"
+"""Of an environment whose name is a hash of its content: another content has another name."""
+
 _FILES = ("component.yaml", "component.yml", "pipeline.yml", "pipeline.yaml")
 """What is looked for in a folder, in this order: what `allranks init` writes is foremost a component."""
 
@@ -50,8 +53,8 @@ def is_own_path(name: str) -> bool:
 def own_assets(paths: Iterable[Path], version: str = "") -> list[LibraryAsset]:
     """Users' own components and pipelines with all that they need of their own, in the order of publication.
 
-    The environment that stands in a component's YAML gets a name, and the component's version: Azure ML would make it
-    an anonymous one, of which a registry takes no second version [SDK issue #37464].
+    The environment that stands in a component's YAML gets a name: Azure ML would make it an anonymous one, of which a
+    registry takes no second version [SDK issue #37464].
 
     Args:
         paths: YAML files, or folders that have one.
@@ -131,7 +134,7 @@ class _OwnAssets:
         ours = catalogue.environment_of(written) if isinstance(written, str) else None
         needs: tuple[tuple[AssetKind, str], ...] = (("environment", f"{PREFIX}{ours}"),) if ours else ()
         if isinstance(written, dict):
-            environment = self._keep(_own_environment(component.name, version, written, file))
+            environment = self._keep(_own_environment(component.name, written, file))
             needs, kept = (("environment", environment.name),), {**kept, "environment": dict(environment.marks)}
         marks["command"] = mark_content(kept)
         made = LibraryAsset("component", component.name, file, needs, MappingProxyType(marks), document, (), version)
@@ -237,8 +240,11 @@ def _declared_outputs(pipeline: Pipeline, written: Mapping[str, Any]) -> dict[st
     return found
 
 
-def _own_environment(name: str, version: str, written: Mapping[str, Any], file: Path) -> LibraryAsset:
-    """The environment that stands in a component, its conda file's content in place of its path."""
+def _own_environment(name: str, written: Mapping[str, Any], file: Path) -> LibraryAsset:
+    """Return the environment that stands in a component, its conda file's content in place of its path.
+
+    Its name is a hash of what is in it, so components with equal environments share one, which is built once.
+    """
     document = {key: value for key, value in written.items() if key not in ("name", "version")}
     conda = document.get("conda_file")
     if isinstance(conda, str):
@@ -250,5 +256,5 @@ def _own_environment(name: str, version: str, written: Mapping[str, Any], file: 
         document["build"] = {**build, "path": str(folder)}
         context = Component(name=name, source=Source(file, file.parent), code=folder)
         marks["files"] = snapshot.content_hash(snapshot.snapshot_files(context))
-    named = {"name": f"{name}-environment", "version": version, **document}
-    return LibraryAsset("environment", named["name"], file, (), MappingProxyType(marks), named, (), version)
+    named = {"name": f"environment-{mark_content(marks)[:12]}", "version": ONLY_VERSION, **document}
+    return LibraryAsset("environment", named["name"], file, (), MappingProxyType(marks), named, (), ONLY_VERSION)

@@ -132,7 +132,7 @@ class _Walk:
         if "\0" in node.value:
             self._wrong(node, where, "holds a NUL character, which no path and no command can have.")
             return node.value.replace("\0", "")
-        if node.tag == _TAG + "timestamp" and ".environment_variables." not in f".{where}":
+        if node.tag == _TAG + "timestamp" and where != "version" and ".environment_variables." not in f".{where}":
             message = f"YAML reads {node.value} as a date, and azure-ai-ml cannot send one."
             self._wrong(node, where, f"{message} Write '{node.value}' in quotes.")
         if node.tag in _TEXTS:

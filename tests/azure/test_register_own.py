@@ -32,16 +32,18 @@ def test_a_folder_is_registered_with_its_environment(stand_in: StandIn, tmp_path
     planned = allranks("submit", "mine", "--scale", "1x1", "--dry-run", "--json", cwd=tmp_path)
     assert json.loads(planned.stdout)["steps"]["count"]["nodes"] == 1, planned.stderr
     first = register(tmp_path, "mine", *place)
+    environment = first["assets"][0]["name"]
     assert [(one["kind"], one["name"], one["version"]) for one in first["assets"]] == [
-        ("environment", "count-environment", "1"),
+        ("environment", environment, "1"),
         ("component", "count", "1"),
     ]
+    assert re.fullmatch(r"environment-[0-9a-f]{12}", environment)
     store = stand_in.state["registry"]
     specification = properties(store, "components", "count", "1")["componentSpec"]
-    assert specification["environment"].endswith("/environments/count-environment/versions/1")
+    assert specification["environment"].endswith(f"/environments/{environment}/versions/1")
     pipeline = register(tmp_path, "mine/pipeline.yml", *place)
     assert [(one["kind"], one["name"], one["action"]) for one in pipeline["assets"]] == [
-        ("environment", "count-environment", "unchanged"),
+        ("environment", environment, "unchanged"),
         ("component", "count", "unchanged"),
         ("pipeline_component", "mine_pipeline", "publish"),
     ]
@@ -62,10 +64,18 @@ OWN = "type: command\nname: mine\nversion: '1'\ncommand: echo hello\n"
 IN_PLACE = "environment: {image: some.test/image, conda_file: conda.yaml}\n"
 
 
-def test_a_date_among_the_tags_is_text(tmp_path: Path) -> None:
-    (tmp_path / "component.yaml").write_text(f"{OWN}environment: azureml:theirs:1\ntags: {{released: 2026-11-23}}\n")
-    (own,) = own_assets([tmp_path])
-    assert own.document["tags"] == {"released": "2026-11-23"}
+@pytest.mark.parametrize("folder", ["one", "other"])
+def test_components_with_equal_environments_share_one(tmp_path: Path, folder: str) -> None:
+    for name, version in (("one", "1"), ("other", "7")):
+        (tmp_path / name).mkdir()
+        text = OWN.replace("mine", name).replace("'1'", f"'{version}'") + IN_PLACE
+        (tmp_path / name / "component.yaml").write_text(text)
+        (tmp_path / name / "conda.yaml").write_text("dependencies: [python=3.11]\n")
+    shared, *components = own_assets([tmp_path / "one", tmp_path / "other"])
+    assert (shared.kind, shared.version, [one.kind for one in components]) == ("environment", "1", ["component"] * 2)
+    assert {one.needs for one in components} == {(("environment", shared.name),)}
+    (tmp_path / folder / "conda.yaml").write_text("dependencies: [python=3.12]\n")
+    assert [one.kind for one in own_assets([tmp_path / "one", tmp_path / "other"])].count("environment") == 2
 
 
 @pytest.mark.parametrize("conda", [b"dependencies: [\n", b"name: caf\xe9\n", b"- python\n", b""])
