@@ -37,6 +37,6 @@ def run_component(
 ) -> Finished:
     """Run every rank of a component with the folder as its working folder, and wait."""
     code = source_of(name, *arguments, before=before)
-    results = run_ranks(code, nodes, processes, {"MLFLOW_TRACKING_URI": None}, 90, folder)
+    results = run_ranks(code, nodes, processes, {"MLFLOW_TRACKING_URI": None}, folder)
     codes = tuple(result.returncode for result in results)
     return Finished(codes, "".join(result.stdout + result.stderr for result in results))
