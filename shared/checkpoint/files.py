@@ -229,10 +229,12 @@ def remove_checkpoint(path: Path) -> None:
 def remove_oldest(folder: Path, step: int, every: int) -> bool:
     """Make room for the checkpoint of a step: remove broken saves and the oldest checkpoint; whether one has gone.
 
-    The newest that is whole always stays, and so do those of each `every`-th step.
+    The newest that is whole always stays, and so do those of each `every`-th step. Broken saves of the step itself are
+    those of processes that were killed: nobody writes to the folder meanwhile.
     """
-    known = [path for path in checkpoints_newest_first(folder) if step_of(path) != step]
-    broken = [path for path in known if not (path / MANIFEST_FILE).is_file()]
+    listed = checkpoints_newest_first(folder)
+    broken = [path for path in listed if not (path / MANIFEST_FILE).is_file()]
+    known = [path for path in listed if step_of(path) != step]
     newest = next((path for path in known if find_damage(path, whole=True) is None), None)
     others = [path for path in known if path not in (*broken, newest) and not (every and step_of(path) % every == 0)]
     removed = broken + (others[-1:] if newest else [])

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
-import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +14,8 @@ import torch
 from shared.checkpoint import files, reading, saving
 from shared.checkpoint.tensor_file import ShardPart
 from shared.distributed import Refusal
-from tests.helpers import clean_environment, run_python
+from tests.helpers import run_python
+from tests.waiting import wait_for
 
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
@@ -91,18 +88,12 @@ def test_what_is_saved_is_what_it_was_when_the_save_began(tmp_path: Path) -> Non
         assert saved == {"step": int(path.name[5:])}
 
 
-def take_steps(engine: saving.CheckpointEngine) -> None:
-    for _ in range(2000):
-        engine.check()
-        time.sleep(0.01)
-
-
 def test_a_save_that_fails_behind_the_training_is_said_at_the_next_step(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("a file where the folder should be")
     engine = engine_in(tmp_path / "c")
     engine.save(1, [], {})
     with pytest.raises(OSError, match="c"):
-        take_steps(engine)
+        wait_for(engine.check)
 
 
 def test_what_an_earlier_attempt_at_a_step_left_does_no_harm(tmp_path: Path) -> None:
@@ -206,31 +197,29 @@ saving.save_checkpoint(Path(sys.argv[1]), 2, {"w": torch.zeros(100_000)}, {})
     assert len(list((tmp_path / "step-00000002").iterdir())) == 3  # what the first attempt has left is gone
 
 
-SAVE_FOR_EVER = """
-import sys, torch
+SAVE_AND_DIE = """
+import sys, numpy as np
 from pathlib import Path
 from shared.checkpoint import reading, saving
-for step in range(int(sys.argv[2]), 10**6):
-    saving.save_checkpoint(Path(sys.argv[1]), step, {"w": torch.full((300_000,), float(step))}, {"step": step})
-    print(step, flush=True)
+from tests.shared.kill_points import killed_at_each_change
+
+def save(step):
+    saving.save_checkpoint(folder, step, {"w": np.full(300, float(step))}, {"step": step})
+
+folder, saved = Path(sys.argv[1]), 1
+save(saved)
+for _ in killed_at_each_change(lambda: save(saved + 1)):
+    tensors, state = reading.load_checkpoint(reading.newest_valid_checkpoint(folder))
+    assert (tensors["w"] == state["step"]).all()
+    print(state["step"] - saved)
+    saved = state["step"]
 """
 
 
 def test_killed_at_any_moment_of_saving_something_whole_is_left(tmp_path: Path) -> None:
-    draw, saved = random.Random(0), 0
-    for _ in range(6):
-        command = [sys.executable, "-c", SAVE_FOR_EVER, str(tmp_path), str(saved + 1)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean_environment()) as process:
-            first = int(process.stdout.readline())
-            time.sleep(draw.random() * 0.05)
-            process.send_signal(signal.SIGKILL)
-            rest = [int(line) for line in process.stdout]
-        last = rest[-1] if rest else first
-        newest = reading.newest_valid_checkpoint(tmp_path)
-        tensors, state = reading.load_checkpoint(newest)
-        saved = state["step"]
-        assert saved in (last, last + 1)
-        assert bool((tensors["w"] == saved).all())
+    new = run_python(SAVE_AND_DIE, tmp_path).stdout.split()
+    assert set(new) == {"0", "1"}
+    assert new == sorted(new)
 
 
 def test_settings_that_differ_are_named_with_both_values() -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,9 +12,9 @@ import numpy as np
 import pytest
 
 from shared import storage
-from shared.checkpoint import files, reading, saving
+from shared.checkpoint import files, saving
 from shared.checkpoint.tensor_file import ShardPart
-from tests.helpers import clean_environment
+from tests.helpers import run_python
 from tests.small_disk import can_mount_disk, small_disk
 
 SIZE = 2**20
@@ -104,38 +99,37 @@ def test_the_one_that_stays_is_read_before_the_other_goes(disk: Path) -> None:
     assert steps_in(disk) == [1, 3]
 
 
-SAVE_FOR_EVER = """
-import sys, numpy as np
+SAVE_AND_DIE = """
+import mmap, sys, numpy as np
 from datetime import timedelta
 from pathlib import Path
-from shared.checkpoint import saving
+from shared.checkpoint import reading, saving
 from shared.checkpoint.tensor_file import ShardPart
-engine = saving.CheckpointEngine(None, Path(sys.argv[1]), timedelta(seconds=30))
-for step in range(int(sys.argv[2]), 10**6):
-    engine.save(step, [ShardPart.whole("w", np.full(2**17, float(step)))], {"step": step})
-    engine.wait()
-    print(step, flush=True)
+from tests.shared.kill_points import killed_at_each_change
+
+def save(*steps):
+    engine = saving.CheckpointEngine(None, folder, timedelta(seconds=30))
+    for step in steps:
+        engine.save(step, [ShardPart.whole("w", np.full(2**17, float(step)))], {"step": step})
+        engine.wait()
+        ended[0] = step
+
+folder, saved, ended = Path(sys.argv[1]), 1, mmap.mmap(-1, 1)
+save(saved)
+for _ in killed_at_each_change(lambda: save(*range(saved + 1, saved + 4))):
+    before = max(saved, ended[0])
+    saved = reading.load_checkpoint(reading.newest_valid_checkpoint(folder))[1]["step"]
+    assert saved in (before, before + 1), (saved, before)
+print(saved)
 """
 
 
 @on_a_small_disk
 @pytest.mark.parametrize("disk", [2.5], indirect=True)
 def test_killed_while_room_is_made_the_one_before_is_left(disk: Path) -> None:
-    draw, saved = random.Random(0), 0
-    for _ in range(8):
-        command = [sys.executable, "-c", SAVE_FOR_EVER, str(disk), str(saved + 1)]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean_environment()
-        ) as process:
-            assert process.stdout is not None
-            first = [int(process.stdout.readline()) for _ in range(3)]
-            time.sleep(draw.random() * 0.02)
-            process.send_signal(signal.SIGKILL)
-            rest = [int(line) for line in process.stdout]
-        newest = reading.newest_valid_checkpoint(disk)
-        assert newest is not None
-        saved = reading.load_checkpoint(newest)[1]["step"]
-        assert saved in ([*first, *rest][-1], [*first, *rest][-1] + 1)
+    done = run_python(SAVE_AND_DIE, disk)
+    assert int(done.stdout) > 3
+    assert "the oldest checkpoint was removed to save step" in done.stderr
 
 
 ILL_FOR_A_WHILE = """
@@ -156,8 +150,7 @@ print(engine.failed_saves, engine.failure is None, engine.saved_step)
 
 
 def test_a_storage_that_is_ill_for_a_while_costs_these_saves_and_no_older_one(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", ILL_FOR_A_WHILE, str(tmp_path)]
-    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=True)
+    done = run_python(ILL_FOR_A_WHILE, tmp_path)
     assert done.stdout == "4 False 4\n"
     assert steps_in(tmp_path) == [1, 4]
     assert f"step 2 was not saved: {tmp_path} did not take it (File too large); training goes on" in done.stderr
