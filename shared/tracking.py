@@ -42,11 +42,18 @@ _Item = tuple[Literal["metrics", "params", "artifacts"], Mapping[str, Any], int,
 class Tracker:
     """Reports metrics to `metrics.jsonl` in a folder; a context manager that flushes them at its end.
 
-    On ranks above 0 nothing happens. `total_steps` of the whole run are for a progress display.
+    On ranks above 0 nothing happens. `total_steps` of the whole run are for a progress display. `clock` returns the
+    seconds since 1970 that go with each report.
     """
 
-    def __init__(self, world: World, total_steps: int | None = None, folder: str | Path = "outputs") -> None:
-        self._total = total_steps
+    def __init__(
+        self,
+        world: World,
+        total_steps: int | None = None,
+        folder: str | Path = "outputs",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._total, self._clock = total_steps, clock
         self._path: Path | None = Path(folder) / "metrics.jsonl" if world.is_main else None
         self._mlflow: _MLflowThread | None = None
         self._has_warned = False
@@ -59,7 +66,7 @@ class Tracker:
         """Report named numbers at a step; numbers that are not finite are left out, because JSON has none."""
         if self._path is None:
             return
-        now = time.time()
+        now = self._clock()
         finite = {name: value for name, value in metrics.items() if abs(value) < float("inf")}
         line = json.dumps({"time": now, "step": step, "total": self._total, "metrics": finite}, allow_nan=False)
         try:
@@ -98,13 +105,13 @@ class Tracker:
     def artifacts(self, folder: str | Path) -> None:
         """Report the files of a folder to MLflow, below the folder's name; they stay there until the tracker closes."""
         if self._mlflow is not None:
-            self._mlflow.put(("artifacts", {"folder": str(folder)}, 0, time.time()))
+            self._mlflow.put(("artifacts", {"folder": str(folder)}, 0, self._clock()))
 
     def params(self, params: Mapping[str, object]) -> None:
         """Report the run's settings to MLflow, without those whose name speaks of a secret and without credentials."""
         if self._mlflow is not None:
             shown = {name: _without_credentials(str(v)) for name, v in params.items() if not _SECRET.search(name)}
-            self._mlflow.put(("params", shown, 0, time.time()))
+            self._mlflow.put(("params", shown, 0, self._clock()))
 
     def __enter__(self) -> Self:
         return self

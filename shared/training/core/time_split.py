@@ -79,20 +79,28 @@ class ThreadClock:
 
 
 class DataTimer:
-    """Adds up how long a loop waits for its batches: `seconds`, and the part of them in which its thread slept."""
+    """Adds up how long a loop waits for its batches: `seconds`, and the part of them in which its thread slept.
 
-    def __init__(self) -> None:
+    Args:
+        clock: seconds that have passed.
+        computed: seconds that the calling thread has computed.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.perf_counter, computed: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock, self._computed = clock, computed
         self.seconds = self.asleep = 0.0
 
     def watch(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Hand batches on, and time how long each takes to come."""
         end = object()
         while True:
-            began, before = time.perf_counter(), time.thread_time()
+            began, before = self._clock(), self._computed()
             batch = next(batches, end)
-            took = time.perf_counter() - began
+            took = self._clock() - began
             self.seconds += took
-            self.asleep += max(0.0, took - (time.thread_time() - before))
+            self.asleep += max(0.0, took - (self._computed() - before))
             if batch is end:
                 return
             note_progress()
@@ -104,10 +112,23 @@ class RankClock:
 
     Without `waited`, which tells how long the rank has waited for others so far, it is what its thread slept, other
     than for data and in a save. That holds where the thread that asks computes by itself, as with torch on a CPU.
+
+    Args:
+        data: the timer of the batches.
+        waited: seconds that this rank has waited for others.
+        clock: seconds that have passed.
+        busy: seconds that the calling thread has computed or waited for a processor; None: of a `ThreadClock`.
     """
 
-    def __init__(self, data: DataTimer, waited: Callable[[], float] | None = None) -> None:
-        self._data, self._waited, self._thread = data, waited or self._slept, ThreadClock()
+    def __init__(
+        self,
+        data: DataTimer,
+        waited: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        busy: Callable[[], float] | None = None,
+    ) -> None:
+        self._data, self._waited = data, waited or self._slept
+        self._clock, self._busy = clock, busy or ThreadClock().busy
         self._save = self._save_asleep = 0.0
         self._before = self._now()
 
@@ -120,11 +141,11 @@ class RankClock:
     @contextmanager
     def saving(self) -> Iterator[Self]:
         """Count what happens inside as time for saving."""
-        began, busy = time.perf_counter(), self._thread.busy()
+        began, busy = self._clock(), self._busy()
         yield self
-        took = time.perf_counter() - began
+        took = self._clock() - began
         self._save += took
-        self._save_asleep += max(0.0, took - (self._thread.busy() - busy))
+        self._save_asleep += max(0.0, took - (self._busy() - busy))
 
     def split(self) -> TimeSplit:
         """Give the time since the last call, divided."""
@@ -137,10 +158,10 @@ class RankClock:
         return TimeSplit(data, max(0.0, wall - data - save - wait), wait, save)
 
     def _now(self) -> tuple[float, float, float, float]:
-        return time.perf_counter(), self._data.seconds, self._save, self._waited()
+        return self._clock(), self._data.seconds, self._save, self._waited()
 
     def _slept(self) -> float:
-        return time.perf_counter() - self._thread.busy() - self._data.asleep - self._save_asleep
+        return self._clock() - self._busy() - self._data.asleep - self._save_asleep
 
 
 SLOW_FACTOR: Final = 1.3
