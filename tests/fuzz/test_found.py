@@ -23,8 +23,6 @@ from shared.models.llama import read_llama_config
 from shared.models.package import empty_decoder
 from shared.models.weight_files import WeightReader
 
-pytestmark = pytest.mark.timeout(60)  # a pipe that is waited for is a hang
-
 RUN = "a" * 32
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import run_ranks
 
 CODE = """
-import time, types
+import types
 from pathlib import Path
 from contextlib import contextmanager, nullcontext
 from shared.distributed import Refusal, init
@@ -18,14 +18,14 @@ from shared.settings.command_line import read_settings
 from shared.settings.trainer import TrainerSettings
 from shared.training.core.position import TrainingPosition
 from shared.training.core.run import TrainingRun
+from tests.waiting import wait_for
 
 @contextmanager
 def closing_late():
     try:
         yield
     finally:
-        while not Path("heard").exists():  # what is slow to be closed waits for what a rank does that has heard
-            time.sleep(0.01)
+        wait_for(Path("heard").exists)  # what is slow to be closed waits for what a rank does that has heard
 
 words = [part for flag in ("data", "model", "checkpoints", "metrics") for part in ("--" + flag, flag)]
 settings = read_settings(TrainerSettings, words=[*words, "--epochs", "1"])

@@ -37,7 +37,6 @@ FAULTS: tuple[tuple[Callable[[Path], None], str], ...] = (
 )
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(("make", "says"), FAULTS)
 @pytest.mark.parametrize(("dataset", "name"), [("npy", "x.npy"), ("csv", "b.csv"), ("parquet", "b.parquet")])
 def test_what_is_no_file_is_refused_before_it_is_opened(
@@ -50,7 +49,6 @@ def test_what_is_no_file_is_refused_before_it_is_opened(
         SOURCES[dataset](SourceRequest(dataset, tmp_path, bad=BadFiles()))
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(("make", "says"), FAULTS)
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet", "a.txt"])
 def test_texts_likewise(tmp_path: Path, name: str, make: Callable[[Path], None], says: str) -> None:

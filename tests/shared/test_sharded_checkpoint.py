@@ -107,38 +107,43 @@ def test_other_ranks_read_other_pieces_of_the_newest_whole_one(written: Path, tm
 
 
 HANG = """
-    import os, signal, time
+    import os, signal, threading
     from datetime import timedelta
     from pathlib import Path
     import numpy as np
     from shared.checkpoint import saving
     from shared.checkpoint.tensor_file import ShardPart
-    from shared.distributed import control, init
+    from shared.distributed import control, init, joining
 
     def hang(*_):
         {how}
 
-    saving.VISIBLE_SECONDS = control.ANSWER_SECONDS = 0.5
+    saving.VISIBLE_SECONDS = 0.5
+    control.ANSWER_SECONDS = {patience}
+    joining.Heartbeat.start = lambda _: None  # or it may find the process that is stopped first
     with init() as world:
         if world.rank == {rank}:
             saving.{where} = hang
-        engine = saving.CheckpointEngine(world, Path("checkpoints"), timedelta(seconds=1))
+        engine = saving.CheckpointEngine(world, Path("checkpoints"), timedelta(seconds=3))
         engine.save(1, [ShardPart("x", np.ones(4), (8,), (4 * world.rank,))], {{}})
         engine.wait()
 """
-STOP = "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(600)"  # the main thread may be the one that is stopped first
+HANG_ALIVE = "threading.Event().wait()"
+STOP = f"os.kill(os.getpid(), signal.SIGSTOP); {HANG_ALIVE}"  # the main thread may be the one that is stopped first
 
 
 @pytest.mark.parametrize(
-    ("rank", "where", "how", "said"),
+    ("rank", "where", "how", "patience", "said"),
     [
-        (1, "write_rank_files", STOP, "files of step 1': timed out waiting for rank 1."),
-        (0, "commit_checkpoint", STOP, "Rank 0 (node 0) does not answer: its process is stopped or hangs."),
-        (0, "commit_checkpoint", "time.sleep(600)", "commit step 1': timed out waiting for rank 0."),
+        (1, "write_rank_files", STOP, 60, "files of step 1': timed out waiting for rank 1."),
+        (0, "commit_checkpoint", STOP, 0.5, "Rank 0 (node 0) does not answer: its process is stopped or hangs."),
+        (0, "commit_checkpoint", HANG_ALIVE, 60, "commit step 1': timed out waiting for rank 0."),
     ],
 )
-def test_who_waits_for_a_save_names_the_rank_that_hangs_in_it(rank: int, where: str, how: str, said: str) -> None:
-    with started_ranks(HANG.format(**locals()), 1, 2) as ranks:
+def test_who_waits_for_a_save_names_the_rank_that_hangs_in_it(
+    rank: int, where: str, how: str, patience: float, said: str
+) -> None:
+    with started_ranks(HANG.format(rank=rank, where=where, how=how, patience=patience), 1, 2) as ranks:
         (result,) = finish([ranks[1 - rank]])
     assert result.returncode == 1
     assert said in result.stderr

@@ -8,42 +8,40 @@ from pathlib import Path
 from tests.helpers import finish, started_ranks
 
 STEP = """
-    import random, time
     from pathlib import Path
     from shared.distributed import init
     from shared.training.core.meter import LossMeter
+    from tests.waiting import wait_for
 
     class Meter(LossMeter):
         def _agree(self, wish):
             return 0.0, 0.0
 
     with init() as world:
-        meter, draw = Meter(world, counts_waits=False), random.Random(world.rank)
+        meter = Meter(world, counts_waits=False)
         with meter.stopping_on_sigterm():
             step = 0
             while True:
                 if step % {every} == 0:  # or the ranks would not be near each other
                     world.barrier("step")
-                time.sleep(draw.random() * 0.01)
                 step += 1
                 if step == 5:
                     print("begun", flush=True)
                 if meter.stop.is_last():
                     break
         print("stopped", step, flush=True)
-        while not Path("end").exists():  # as long as it takes to save a model
-            time.sleep(0.01)
+        wait_for(Path("end").exists)  # as long as it takes to save a model
 """
 
 SERVED = """
-    import signal, threading, time
+    import signal, threading
     from pathlib import Path
     from shared.distributed import init
     from shared.training.core.stopping import StopAgreement, end_service, serve_training
+    from tests.waiting import wait_for
 
     def tell_when_serving():
-        while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            time.sleep(0.01)
+        wait_for(lambda: signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
         print("begun", flush=True)
 
     with init() as world:
@@ -53,12 +51,10 @@ SERVED = """
         else:
             print("begun", flush=True)
             with StopAgreement(world, alone=True) as stop:
-                while not stop.is_last():
-                    time.sleep(0.01)
+                wait_for(stop.is_last)
             end_service(world)
             print("stopped", flush=True)
-        while not Path("end").exists():
-            time.sleep(0.01)
+        wait_for(Path("end").exists)
 """
 
 

@@ -42,16 +42,16 @@ def save_model(world: World, hang: Hang, patch: pytest.MonkeyPatch) -> None:
 def test_who_waits_for_what_rank_0_does_alone_names_it(
     action: Callable[[World, Hang, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world, "SOLO_SECONDS", 0.3)
+    monkeypatch.setattr(world, "SOLO_SECONDS", 2)
     ended = threading.Event()
 
     def act(member: World) -> None:
         try:
-            action(member, lambda: ended.wait(20), monkeypatch)
+            action(member, ended.wait, monkeypatch)
         finally:
             ended.set()
 
-    waited = on_ranks(2, act, step_timeout=0.2)[1]
+    waited = on_ranks(2, act, step_timeout=2)[1]
     assert isinstance(waited, WaitTimeoutError)
     assert str(waited).endswith("timed out waiting for rank 0.")
 
@@ -69,31 +69,30 @@ def test_whatever_a_trainer_does_on_one_rank_has_a_limit() -> None:
     assert endless == []
 
 
-def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself() -> None:
+def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself(tmp_path: Path) -> None:
     code = """
-    import time
     from datetime import timedelta
+    from pathlib import Path
     import torch
     import torch.distributed as dist
     from shared.distributed import init
     from shared.training.torch.start import limit_collectives
+    from tests.waiting import wait_for
 
     with init("torch", timeout=timedelta(minutes=5)) as world:
         group = dist.new_group([0, 1])  # as DeepSpeed does
         limit_collectives(timedelta(seconds=1))
         if world.rank == 1:
-            time.sleep(6)
+            wait_for(Path("given up").exists)
         else:
-            began = time.monotonic()
             try:
                 dist.all_reduce(torch.ones(1), group=group)
-            except RuntimeError:
-                print("gave up after", round(time.monotonic() - began))
+            except RuntimeError as error:
+                print(error)
+            Path("given up").touch()
         raise SystemExit(3)
     """
-    lines = run_ranks(code)[0].stdout.splitlines()
-    said = [line for line in lines if not line.startswith("[Gloo]")]  # as torch 2.10 tells how many are connected
-    assert said in [[f"gave up after {seconds}"] for seconds in (1, 2, 3)]
+    assert "Timed out waiting 1000ms" in run_ranks(code, cwd=tmp_path)[0].stdout
 
 
 @pytest.mark.slow  # `make check` builds no Horovod

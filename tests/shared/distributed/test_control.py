@@ -18,7 +18,8 @@ from shared.distributed.control import Control, SocketControl
 from shared.distributed.joining import join_world
 from shared.distributed.wire import MessageDecoder, encode_message, listen_on_port
 from tests.helpers import azure_variables, finish, free_port, run_ranks, started, started_ranks
-from tests.shared.distributed.threads import launch_of, on_every_rank
+from tests.shared.distributed.threads import launch_of, on_every_rank, wait_until_waiting
+from tests.waiting import TIMEOUT, wait_for
 
 START = "from shared.distributed import init\nwith init() as world:\n"
 
@@ -29,14 +30,14 @@ START = "from shared.distributed import init\nwith init() as world:\n"
 NUMBERS = [float(number) for number in range(200_000)]
 BITS = [0.1, 1e16, -1e16, 0.3]  # whose sum depends on their order
 MET: list[tuple[int, Callable[[Control, int], object], object]] = [
-    (3, lambda control, rank: control.meet("gather", "g", 5, [rank, "ß"]), [[rank, "ß"] for rank in range(3)]),
+    (3, lambda control, rank: control.meet("gather", "g", TIMEOUT, [rank, "ß"]), [[rank, "ß"] for rank in range(3)]),
     (
         2,  # the same name again
-        lambda control, rank: [control.meet("gather", "g", 5, (rank, turn)) for turn in range(3)],
+        lambda control, rank: [control.meet("gather", "g", TIMEOUT, (rank, turn)) for turn in range(3)],
         [[[0, turn], [1, turn]] for turn in range(3)],
     ),
-    (2, lambda control, _: control.meet("sum", "s", 20, NUMBERS), [2 * number for number in NUMBERS]),
-    (4, lambda control, rank: control.meet("sum", "s", 5, [BITS[rank]]), [((0.1 + 1e16) - 1e16) + 0.3]),
+    (2, lambda control, _: control.meet("sum", "s", TIMEOUT, NUMBERS), [2 * number for number in NUMBERS]),
+    (4, lambda control, rank: control.meet("sum", "s", TIMEOUT, [BITS[rank]]), [((0.1 + 1e16) - 1e16) + 0.3]),
 ]
 
 
@@ -49,10 +50,10 @@ def test_values_meet_in_rank_order(
 
 def test_a_value_is_waited_for() -> None:
     def late(control: Control, rank: int) -> object:
-        if rank == 1:
-            time.sleep(0.2)
+        if rank == 0:
+            wait_until_waiting(control, 1, 2)
             control.set("port", 4242)
-        return control.get("port", 5)
+        return control.get("port", TIMEOUT)
 
     assert on_every_rank(3, late) == [4242] * 3
 
@@ -66,7 +67,8 @@ def test_a_wait_may_be_longer_than_the_system_can_wait_at_once() -> None:
     thirty_days = 30 * 86_400.0  # in milliseconds more than 31 bits hold; step_timeout may be so long
 
     def meet(control: Control, rank: int) -> object:
-        time.sleep(0.1 * rank)
+        if rank == 0:
+            wait_until_waiting(control, 1)
         return control.meet("gather", "x", thirty_days, rank), control.get("key", thirty_days) if rank else (
             control.set("key", "value")
         )
@@ -77,8 +79,8 @@ def test_a_wait_may_be_longer_than_the_system_can_wait_at_once() -> None:
 def test_parameter_servers_join_and_wait_for_the_end() -> None:
     def train(control: Control, place: int) -> object:
         if place == 2:  # the server
-            return control.get("end", 5)
-        total = control.meet("sum", "s", 5, [1.0])
+            return control.get("end", TIMEOUT)
+        total = control.meet("sum", "s", TIMEOUT, [1.0])
         if place == 0:
             control.set("end", "done")
         return total
@@ -90,15 +92,14 @@ def test_parameter_servers_join_and_wait_for_the_end() -> None:
 
 
 def test_a_start_without_all_ranks_names_the_missing() -> None:
-    environments = [azure_variables(rank, 2, 2, port=free_port()) for rank in (0, 2)]
-    port = environments[0]["MASTER_PORT"]
-    environments = [{**each, "MASTER_PORT": port, "AZUREML_RUN_ID": "r"} for each in environments]
-    code = "from datetime import timedelta\nfrom shared.distributed import init\nwith init(timeout=timedelta(seconds=1.5)): pass"
-    with started(code, environments) as ranks:
-        results = finish(ranks)
-    assert [result.returncode for result in results] == [1, 1]
-    assert "start: timed out waiting for rank 1, rank 3." in results[0].stderr
-    assert "rank 1, rank 3" in results[1].stderr
+    port = free_port()
+    missed = "start: timed out waiting for rank 1, rank 3."
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(join_world, launch_of(2, 4, port, nodes=2), {}, TIMEOUT)  # it asks until rank 0 is there
+        with pytest.raises(WaitTimeoutError, match=missed):
+            join_world(launch_of(0, 4, port, nodes=2), {}, timeout=1.5)
+        with pytest.raises(WaitTimeoutError, match=missed):
+            second.result()
 
 
 def test_nobody_answers() -> None:
@@ -108,18 +109,21 @@ def test_nobody_answers() -> None:
 
 
 def test_a_barrier_names_the_missing_ranks() -> None:
-    code = (
-        START
-        + """
-    import time
-    if world.rank in (1, 2):
-        time.sleep(30)
-    world.barrier("epoch", timeout=0.5)
-    """
-    )
-    with started_ranks(code, 1, 4) as ranks:  # the others are killed, as Azure ML does on a node
-        (result,) = finish(ranks[:1])
-    assert "barrier 'epoch': timed out waiting for rank 1, rank 2." in result.stderr
+    ended = threading.Event()
+
+    def meet(control: Control, rank: int) -> object:
+        if rank in (1, 2):
+            return ended.wait()
+        if rank == 0:
+            wait_until_waiting(control, 3)
+        try:
+            return control.meet("barrier", "epoch", TIMEOUT if rank else 0.2)
+        finally:
+            ended.set()
+
+    results = on_every_rank(4, meet)
+    assert isinstance(results[3], WaitTimeoutError)
+    assert str(results[0]) == str(results[3]) == "barrier 'epoch': timed out waiting for rank 1, rank 2."
 
 
 def test_ranks_that_wait_in_different_places_are_told_at_once() -> None:
@@ -128,7 +132,7 @@ def test_ranks_that_wait_in_different_places_are_told_at_once() -> None:
 
 
 def test_a_barrier_that_a_rank_has_already_left_behind() -> None:
-    results = on_every_rank(2, lambda control, rank: control.meet("barrier", "b", 20) if rank == 0 else None)
+    results = on_every_rank(2, lambda control, rank: control.meet("barrier", "b", TIMEOUT) if rank == 0 else None)
     assert "rank 1 has left the world already" in str(results[0])
 
 
@@ -140,10 +144,10 @@ def test_a_rank_killed_while_the_others_wait(victim: int) -> None:
     code = (
         START
         + f"""
-    import time
+    import signal
     print("in", flush=True)
     if world.rank == {victim}:
-        time.sleep(60)
+        signal.pause()
     world.barrier("b")
     """
     )
@@ -174,11 +178,12 @@ def test_a_child_of_a_killed_rank_does_not_hide_its_death() -> None:
     code = (
         START
         + """
-    import os, sys, time
+    import os, signal
     if world.rank == 1 and os.fork() == 0:
-        time.sleep(60)
+        signal.pause()
     print("in", flush=True)
-    time.sleep(60 if world.rank == 1 else 0)
+    if world.rank == 1:
+        signal.pause()
     world.barrier("b")
     """
     )
@@ -219,13 +224,13 @@ def test_rank_0_twice_is_a_port_that_is_taken() -> None:
             join_world(launch_of(0, 2, port), {}, timeout=0.3)
 
 
-def test_a_port_that_an_earlier_attempt_lets_go() -> None:
+def test_a_port_that_an_earlier_attempt_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     holder = socket.socket()
     holder.bind(("127.0.0.1", port))
     holder.listen()
-    threading.Timer(0.4, holder.close).start()
-    with listen_on_port("127.0.0.1", port, 1, patience=5) as listener:
+    monkeypatch.setattr(time, "sleep", lambda _: holder.close())
+    with listen_on_port("127.0.0.1", port, 1, patience=TIMEOUT) as listener:
         assert listener.getsockname() == ("127.0.0.1", port)
 
 
@@ -234,20 +239,26 @@ def test_the_same_port_at_once_again() -> None:
     assert [result.returncode for result in run_ranks(code, processes=3)] == [0, 0, 0]
 
 
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_ranks_of_another_job_wait_for_their_own() -> None:
     port = free_port()
 
     def join(run: str, rank: int, timeout: float) -> object:
         control = join_world(launch_of(rank, 2, port), {"AZUREML_RUN_ID": run}, timeout)
-        met = control.meet("gather", "g", 5, rank)
-        control.leave(grace=2)
+        met = control.meet("gather", "g", TIMEOUT, rank)
+        control.leave(grace=TIMEOUT)
         return met
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(join, "ours", 0, 10)
+        first = pool.submit(join, "ours", 0, TIMEOUT)
+        wait_for(lambda: answers(port + 1))
         with pytest.raises(ControlError, match="the control plane of another job answers there"):
-            join("theirs", 1, 0.8)
-        assert join("ours", 1, 10) == first.result() == [0, 1]
+            join("theirs", 1, 0.2)
+        assert join("ours", 1, TIMEOUT) == first.result() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -267,18 +278,18 @@ def test_ranks_of_another_job_wait_for_their_own() -> None:
 )
 def test_strangers_do_no_harm(noise: bytes) -> None:
     def disturbed(control: Control, rank: int) -> object:
-        control.meet("barrier", "a", 5)
+        control.meet("barrier", "a", TIMEOUT)
         if rank == 1:
-            with socket.create_connection(address(control), 5) as stranger:
+            with socket.create_connection(address(control), TIMEOUT) as stranger:
                 stranger.sendall(noise)
                 stranger.shutdown(socket.SHUT_WR)
-                stranger.settimeout(5)
+                stranger.settimeout(TIMEOUT)
                 try:
                     while stranger.recv(4096):
                         pass
                 except ConnectionResetError:
                     pass
-        return control.meet("gather", "b", 5, rank)
+        return control.meet("gather", "b", TIMEOUT, rank)
 
     assert on_every_rank(2, disturbed) == [[0, 1]] * 2
 

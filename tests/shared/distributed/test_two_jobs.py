@@ -25,23 +25,27 @@ BIN = Path(sys.executable).parent
 HERE = Launch(0, 4, 0, 4, 0, 1, "openmpi", "127.0.0.1", 6105)
 
 
-def gathered(launches: Mapping[str, list[Launch]], delay: Mapping[str, float]) -> dict[str, list[object]]:
+def gathered(launches: Mapping[str, list[Launch]]) -> dict[str, list[object]]:
     """What the ranks of each job get when all jobs run at once: the job's ranks and main ports, or what was raised.
+
+    Rank 0 of a job starts when the job before it is complete; the other ranks are there before.
 
     Args:
         launches: the ranks of each job, by its namespace.
-        delay: seconds after which rank 0 of a job starts.
     """
     together = threading.Barrier(sum(map(len, launches.values())))
+    complete = {job: threading.Event() for job in launches}
+    before = dict(zip([*launches][1:], complete.values(), strict=False))
 
     def member(job: str, place: int) -> object:
         try:
-            if place == 0:
-                threading.Event().wait(delay.get(job, 0))
-            control = join_world(launches[job][place], {"PMIX_NAMESPACE": job}, 10)
-            together.wait(15)  # all worlds are there at the same time
-            met = control.meet("gather", "g", 5, [job, place, control.main_port])
-            control.leave(grace=5)
+            if place == 0 and job in before:
+                before[job].wait()
+            control = join_world(launches[job][place], {"PMIX_NAMESPACE": job}, TIMEOUT)
+            complete[job].set()
+            together.wait()  # all worlds are there at the same time
+            met = control.meet("gather", "g", TIMEOUT, [job, place, control.main_port])
+            control.leave(grace=TIMEOUT)
         except (ControlError, threading.BrokenBarrierError) as error:
             together.abort()
             return error
@@ -55,7 +59,7 @@ def gathered(launches: Mapping[str, list[Launch]], delay: Mapping[str, float]) -
 def test_jobs_whose_ids_give_the_same_port_do_not_meet() -> None:
     port = free_port()
     ranks = [replace(HERE, rank=rank, local_rank=rank, main_port=port) for rank in range(4)]
-    results = gathered({"first": ranks, "second": ranks, "third": ranks}, delay={"second": 0.3, "third": 0.5})
+    results = gathered({"first": ranks, "second": ranks, "third": ranks})
     ports = set()
     for job, found in results.items():
         assert not isinstance(found[0], Exception), found
@@ -88,7 +92,7 @@ def test_a_main_port_that_a_stranger_holds_is_passed_over() -> None:
         stranger.bind(("127.0.0.1", port))
         stranger.listen()
         ranks = [replace(HERE, rank=rank, world_size=2, local_rank=rank, main_port=port) for rank in range(2)]
-        results = gathered({"job": ranks}, delay={})
+        results = gathered({"job": ranks})
     assert results["job"] == [[["job", 0, port + 2], ["job", 1, port + 2]]] * 2
 
 
@@ -97,7 +101,7 @@ def test_local_ranks_of_ranks_that_are_spread_over_the_nodes_are_refused_on_ever
     spread = [
         Launch(rank, 4, rank // 2, 2, rank // 2, 2, "openmpi", "127.0.0.1", port) for rank in range(4)
     ]  # as of mpirun --map-by node: ranks 0 and 2 are on the first node
-    results = gathered({"job": spread}, delay={})["job"]
+    results = gathered({"job": spread})["job"]
     assert all("Node 0 cannot be one node: rank 0 and rank 1 are both local rank 0" in str(each) for each in results)
 
 
@@ -123,15 +127,18 @@ def test_two_plain_mpiruns_at_once_and_a_prterun(tmp_path: Path) -> None:
         pytest.skip("no Open MPI 5 beside this Python")
     script = tmp_path / "script.py"
     script.write_text(
-        "import time\nfrom shared.distributed import init\nwith init() as world:\n    world.barrier('a')\n"
-        "    time.sleep(0.5)\n    if world.is_main: print(world.gather(world.local_rank, 'g'))\n"
-        "    else: world.gather(world.local_rank, 'g')\n"
+        "import os\nfrom pathlib import Path\nfrom shared.distributed import init\nfrom tests.waiting import wait_for\n"
+        "with init() as world:\n    Path(f'job-{os.environ[\"PMIX_NAMESPACE\"]}').touch()\n"
+        "    wait_for(lambda: len([*Path().glob('job-*')]) == 2)\n    found = world.gather(world.local_rank, 'g')\n"
+        "    if world.is_main: print(found)\n"
     )
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     mpirun = [str(BIN / "mpirun"), *root, "--oversubscribe", "-n", "4", sys.executable, str(script)]
     prterun = [str(BIN / "prterun"), *root, "-n", "1", sys.executable, str(script)]
     jobs = [
-        subprocess.Popen(command, env=clean_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            command, cwd=tmp_path, env=clean_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         for command in (mpirun, mpirun, prterun)
     ]
     outputs = [job.communicate(timeout=TIMEOUT) for job in jobs]

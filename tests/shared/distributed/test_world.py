@@ -142,8 +142,8 @@ def test_every_socket_listens_on_loopback() -> None:
         + """
     dist.barrier()
     print("ready", flush=True)
-    import time
-    time.sleep(60)
+    import signal
+    signal.pause()
     """
     )
     port = free_port()
@@ -157,7 +157,7 @@ def test_every_socket_listens_on_loopback() -> None:
 
 def test_the_control_plane_listens_on_loopback() -> None:
     port = free_port()
-    code = START + "    print('ready', flush=True)\n    import time\n    time.sleep(60)\n"
+    code = START + "    print('ready', flush=True)\n    import signal\n    signal.pause()\n"
     with started_ranks(code, 2, 1, {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": str(port)}) as ranks:
         ranks[0].wait_for("ready")
         assert [listening_addresses(rank) for rank in ranks] == [[("127.0.0.2", port + 1)], []]
@@ -376,14 +376,24 @@ def test_an_exception_beside_a_torch_collective_ends_all_ranks() -> None:
     assert "distributed: before this, rank 1 (node 0) failed with ValueError: bad row" in results[0].stderr
 
 
-def test_the_others_wait_for_a_rank_that_is_late_at_the_end() -> None:
-    late = "    if world.rank == 1:\n        time.sleep(0.5)\n        open('late', 'w').close()\n"
-    code = f"import os, time\n{START}{late}print(os.path.exists('late'))\n"
-    assert outputs(run_ranks(code)) == ["True", "True"]
+def test_the_others_wait_for_a_rank_that_is_late_at_the_end(tmp_path: Path) -> None:
+    code = """
+        from pathlib import Path
+        from shared.distributed import init
+        from tests.waiting import wait_for
+        with init() as world:
+            if world.is_main:
+                Path("leaving").touch()
+            else:
+                wait_for(Path("leaving").exists)
+                Path("late").touch()
+        print(Path("late").exists())
+    """
+    assert outputs(run_ranks(code, cwd=tmp_path)) == ["True", "True"]
 
 
 def test_sigterm_ends_a_rank_at_once() -> None:
-    code = START + "    print('in', flush=True)\n    import time\n    time.sleep(60)\n"
+    code = START + "    print('in', flush=True)\n    import signal\n    signal.pause()\n"
     with started_ranks(code, 1, 2) as ranks:
         ranks[0].wait_for("in")
         ranks[0].kill(signal.SIGTERM)
@@ -391,7 +401,7 @@ def test_sigterm_ends_a_rank_at_once() -> None:
 
 
 def test_sigusr1_shows_the_stacks() -> None:
-    code = f"{START}    import time\n    def stuck(): print('in', flush=True), time.sleep(60)\n    stuck()\n"
+    code = f"{START}    import threading\n    def stuck(): print('in', flush=True), threading.Event().wait()\n    stuck()\n"
     with started_ranks(code) as ranks:
         ranks[0].wait_for("in")
         ranks[0].kill(signal.SIGUSR1)
@@ -404,33 +414,34 @@ def listening_addresses(rank: RunningRank) -> list[tuple[str, int]]:
     return [(c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN]
 
 
-def test_a_call_of_rank_0_that_keeps_pythons_lock_does_not_keep_the_others_waiting() -> None:
+def test_a_call_of_rank_0_that_keeps_pythons_lock_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
     """TensorFlow's start waits for all workers and keeps the lock: whoever was not told before would never come."""
     code = """
-        import ctypes
-        from pathlib import Path
+        import ctypes, os
         from shared.distributed import init
+        pipe = os.open("pipe", os.O_RDWR)
         with init() as world:
-            Path(f"in-{world.rank}").touch()
             if world.is_main:
-                ctypes.PyDLL(None).sleep(3)  # PyDLL, unlike CDLL, does not let other threads run
-                print(len(list(Path().glob("in-*"))))
+                for _ in range(3):
+                    ctypes.PyDLL(None).read(pipe, ctypes.create_string_buffer(1), 1)  # unlike CDLL it keeps the lock
+            else:
+                os.write(pipe, b"x")
     """
-    assert outputs(run_ranks(code, processes=4)) == ["4", "", "", ""]
+    os.mkfifo(tmp_path / "pipe")
+    outputs(run_ranks(code, processes=4, cwd=tmp_path))
 
 
 def test_a_rank_that_works_alone_hears_of_a_death_when_it_asks(tmp_path: Path) -> None:
     code = (
         START
         + """
-    import os, time
+    import os
+    from tests.waiting import wait_for
     world.barrier("all are here")
     world.check_peers()
     if world.rank == 1:
         os._exit(3)
-    while True:
-        world.check_peers()
-        time.sleep(0.01)
+    wait_for(world.check_peers)
     """
     )
     results = run_ranks(code, nodes=1, processes=2, cwd=tmp_path)
