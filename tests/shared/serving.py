@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,23 @@ SERVE = """
     import json, sys, warnings
     import mlflow.pyfunc, numpy as np
     warnings.simplefilter("error", UserWarning)  # after MLflow's import, which warns about itself
-    rows = np.load(sys.argv[1])
-    models = [mlflow.pyfunc.load_model(folder) for folder in sys.argv[2:]]
+    rows = [np.load(f"rows-{number}.npy") for number in range(len(sys.argv) - 1)]
+    models = [mlflow.pyfunc.load_model(folder) for folder in sys.argv[1:]]
     assert "shared" not in sys.modules
-    print(json.dumps([model.predict(rows).tolist() for model in models]))
+    print(json.dumps([model.predict(each).tolist() for model, each in zip(models, rows)]))
 """
 
 
 def served_predictions(scratch: Path, rows: npt.NDArray[Any], *models: Path) -> list[npt.NDArray[Any]]:
     """What MLflow predicts with saved models in a process that does not find the library."""
-    np.save(scratch / "rows.npy", rows)
-    done = run_python(SERVE, scratch / "rows.npy", *models, cwd=scratch, env={"PYTHONPATH": None})
+    return served_apart(scratch, dict.fromkeys(models, rows))
+
+
+def served_apart(scratch: Path, rows: Mapping[Path, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """What MLflow predicts with each saved model for its own rows."""
+    for number, each in enumerate(rows.values()):
+        np.save(scratch / f"rows-{number}.npy", each)
+    done = run_python(SERVE, *rows, cwd=scratch, env={"PYTHONPATH": None})
     return [np.array(predictions) for predictions in json.loads(done.stdout.splitlines()[-1])]
 
 

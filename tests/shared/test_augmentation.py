@@ -168,7 +168,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_digits(tmp_path_factory.mktemp("digits"), rows=400, encoded=True)
 
 
-@pytest.mark.parametrize("batch_size", [24, 20, 12])
+@pytest.mark.parametrize("batch_size", [24, 12, pytest.param(20, marks=pytest.mark.exhaustive)])
 def test_the_same_global_batch_on_any_number_of_ranks(digits: Path, batch_size: int) -> None:
     """Of 12 on 4 ranks each has 3 rows, so that pairs lie on two ranks."""
     data = Dataset.open(digits)

@@ -184,12 +184,12 @@ def test_a_damaged_or_foreign_pointer_does_no_harm(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_one_before(tmp_path: Path) -> None:
     save(tmp_path, 1)
     code = """
-import resource, signal, sys, torch
+import resource, signal, sys, numpy as np
 from pathlib import Path
 from shared.checkpoint import reading, saving
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # writing more fails, as on a full disk
-saving.save_checkpoint(Path(sys.argv[1]), 2, {"w": torch.zeros(100_000)}, {})
+saving.save_checkpoint(Path(sys.argv[1]), 2, {"w": np.zeros(50_000)}, {})
 """
     run_python(code, tmp_path, returncode=1)
     assert reading.newest_valid_checkpoint(tmp_path) == tmp_path / "step-00000001"

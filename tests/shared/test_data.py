@@ -58,12 +58,16 @@ def test_the_index_survives_a_round_trip(folder: Path) -> None:
     Dataset.open(folder).verify()
 
 
-@pytest.fixture(params=["held", "mapped"], autouse=True)
+@pytest.fixture(params=["held", "mapped"])
 def _way_of_reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "mapped":
         monkeypatch.setattr(reader, "HELD_ARRAY_BYTES", 0)
 
 
+in_both_ways = pytest.mark.usefixtures("_way_of_reading")
+
+
+@in_both_ways
 @given(wanted=st.lists(st.integers(0, sum(SIZES) - 1), max_size=30))
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_take_returns_rows_in_the_order_asked(wanted: list[int], kept: Path) -> None:
@@ -75,6 +79,7 @@ def test_take_returns_rows_in_the_order_asked(wanted: list[int], kept: Path) -> 
     np.testing.assert_array_equal(taken["y"], expected["y"])
 
 
+@in_both_ways
 @pytest.mark.parametrize("wanted", [[-1], [0, sum(SIZES)]])
 def test_take_refuses_rows_that_do_not_exist(folder: Path, wanted: list[int]) -> None:
     with pytest.raises(IndexError, match="which has rows 0 to 10"):
@@ -126,6 +131,7 @@ def test_splits_that_do_not_exist_or_are_empty_are_refused(folder: Path) -> None
         Dataset.open(folder).split("test")
 
 
+@in_both_ways
 def test_damaged_shards_are_named(folder: Path) -> None:
     path = folder / "train" / "x-00000.npy"
     whole = path.read_bytes()
@@ -186,6 +192,7 @@ FRACTIONS = {"validation_fraction": 0.1, "test_fraction": 0.2, "seed": 0}
     test=st.sampled_from([0, 0.05, 0.2, 0.5]),
     seed=st.integers(0, 3),
 )
+@settings(max_examples=50, deadline=None)
 def test_splits_are_stratified(counts: list[int], validation: float, test: float, seed: int) -> None:
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
     try:

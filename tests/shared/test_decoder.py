@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -26,7 +25,6 @@ from shared.training.torch import feed as training_data
 from shared.training.torch.feed import BatchFeed, RowReader
 from shared.training.torch.start import card_of_decoder, tokenizer_folder
 from tests.shared.samples import write_language_dataset
-from tests.shared.serving import served_predictions
 
 SIZES = DecoderSettings(61, 12, layers=2, width=24, heads=6, key_value_heads=2)
 
@@ -129,13 +127,6 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"tied"', '"tide"'))
     with pytest.raises(Refusal, match="are not those of a decoder"):
         load_model(tmp_path)
-
-
-def test_mlflow_serves_it(tmp_path: Path) -> None:
-    module, x = from_card(card()), tokens(5, 9)
-    save_model(tmp_path / "model", module, card())
-    (served,) = served_predictions(tmp_path, x.numpy(), tmp_path / "model")
-    np.testing.assert_allclose(served, module(x).detach(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -43,7 +43,14 @@ with init() as world, closing_late(), TrainingRun(settings, world, saver, Traini
 """
 
 
-@pytest.mark.parametrize(("failing", "error", "code"), [(0, "ValueError", 1), (1, "ValueError", 1), (0, "Refusal", 2)])
+@pytest.mark.parametrize(
+    ("failing", "error", "code"),
+    [
+        (1, "ValueError", 1),
+        (0, "Refusal", 2),
+        pytest.param(0, "ValueError", 1, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_nobody_waits_for_a_tracking_server_or_for_what_is_closed_late(
     failing: int, error: str, code: int, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from shared.data.dataset.npy_files import map_npy, read_npy
 from shared.data.dataset.reader import JointRows
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
     shape=st.sampled_from([(), (3,), (5, 7), (2, 3, 3)]),

@@ -17,7 +17,7 @@ from shared.models import ModelCard
 from shared.settings.running import LoaderSettings
 from shared.training.core.batch_plan import BatchPlan
 from tests.components.training import write_digits
-from tests.helpers import run_python
+from tests.helpers import run_ranks
 from tests.shared.serving import check_azure_serves
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
@@ -82,7 +82,8 @@ def test_torch_is_not_imported_for_keras() -> None:
     """Where both are installed it would take a second of each rank."""
     names = ("models.keras", "training.keras.start", "training.keras.state", "training.core.run")
     text = "".join(f"import shared.{name}\n" for name in names) + "import sys\nprint('torch' in sys.modules)"
-    assert run_python(text).stdout == "False\n"
+    (done,) = run_ranks("import tensorflow\n" + text, processes=1)
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_a_label_that_is_no_class_makes_the_loss_no_number() -> None:

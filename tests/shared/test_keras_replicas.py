@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.components.training import write_digits
-from tests.helpers import run_python
+from tests.helpers import run_ranks
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to be imported
 
 THREE_REPLICAS = """
-    import json, sys
+    import json
     from pathlib import Path
     from types import SimpleNamespace
-    import keras, tensorflow as tf
+    import tensorflow as tf
+    import keras
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
     from shared.data import Dataset
@@ -36,7 +37,7 @@ THREE_REPLICAS = """
         def strategy(self):
             raise RuntimeError
 
-    folder = Path(sys.argv[1])
+    folder = Path.cwd()
     data, strategy = Dataset(folder, read_index(folder)), tf.distribute.MirroredStrategy([f"CPU:{n}" for n in range(3)])
     keras.utils.set_random_seed(0)
     with strategy.scope():
@@ -57,8 +58,9 @@ THREE_REPLICAS = """
 
 
 def test_three_replicas_measure_what_one_does_with_rows_that_do_not_divide(tmp_path: Path) -> None:
-    folder = write_digits(tmp_path, rows=300)
-    done = run_python(THREE_REPLICAS, folder, env={"TF_CPP_MIN_LOG_LEVEL": "3"})
+    write_digits(tmp_path, rows=300)
+    (done,) = run_ranks(THREE_REPLICAS, processes=1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     used, many, one = json.loads(done.stdout.splitlines()[-1])
     assert used == ["CPU:0", "CPU:1", "CPU:2"]
     assert many["accuracy"] == one["accuracy"]

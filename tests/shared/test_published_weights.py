@@ -18,7 +18,7 @@ from shared.checkpoint.reading import check_same_settings
 from shared.data import Array, Dataset, Index, Statistics
 from shared.data.write import write_index, write_shard
 from shared.distributed import Refusal, World, init
-from shared.models import ModelCard, build_network
+from shared.models import ModelCard, build, build_network
 from shared.models.initial import published_file
 from shared.models.package import from_card, load_model, save_model
 from shared.models.published import CLASSIFIERS, read_published
@@ -28,8 +28,9 @@ from shared.settings.network import NetworkSettings
 from shared.settings.trainer import RowsTrainerSettings
 from shared.training.core.position import plan_checkpoints
 from shared.training.torch.initial import take_first_weights
-from tests.components.launched import run_launched
+from tests.components.launched import launched
 from tests.components.training import weights
+from tests.helpers import finish
 
 CARD = ModelCard("vit_small_patch16", (32, 32, 3), "uint8", tuple("01234"), (90.0,) * 3, (60.0,) * 3)
 
@@ -89,19 +90,29 @@ def test_positions_of_other_sizes_are_scaled_and_the_class_token_keeps_its_own()
         resize_positions(torch.zeros(1, 6, 2), (2, 2))
 
 
+SMALL = (
+    "from shared.models import build, standard_vit; build.ZOO = {**build.ZOO, "
+    "'vit_small_patch16': lambda shape, outputs: standard_vit.StandardViT(shape, outputs, 32, 2, heads=2)}"
+)
+"""Makes vit_small_patch16 smaller in a process."""
+
+
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as timm has it on the hub, for 64 x 64 pixels and 7 classes."""
     folder = tmp_path_factory.mktemp("published")
     torch.manual_seed(3)
-    net = build_network("vit_small_patch16", (64, 64, 3), 7)
+    net = StandardViT((3, 64, 64), 7, 32, 2, heads=2)
     save_file(net.state_dict(), folder / "model.safetensors")
     torch.save({"state_dict": {f"module.{name}": one for name, one in net.state_dict().items()}}, folder / "model.pth")
     return folder
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A world of one, in which vit_small_patch16 is smaller."""
+    monkeypatch.setattr(build, "ZOO", build.ZOO)
+    exec(SMALL, {})  # noqa: S102
     with init() as alone:
         yield alone
 
@@ -122,7 +133,7 @@ def test_a_training_has_the_weights_of_the_file_and_a_new_last_layer(
         other = {"head.weight", "head.bias", "pos_embed"}
         assert all(torch.equal(state[name], file[name]) for name in file.keys() - other)
         assert torch.equal(state["pos_embed"], resize_positions(file["pos_embed"], (2, 2)))
-        assert state["head.weight"].shape == (5, 384)
+        assert state["head.weight"].shape == (5, 32)
         assert card.mean == card.std == (127.5,) * 3
     assert "new: head, for 5 outputs (the file's has 7)" in "".join(capsys.readouterr())
     net, _ = begin(world, replace(CARD, classes=tuple("0123456")), published)
@@ -234,11 +245,12 @@ def write_colours(folder: Path) -> Path:
 def test_two_ranks_train_on_from_published_weights(trainer: str, published: Path, tmp_path: Path) -> None:
     given: dict[str, object] = {"architecture": "vit_small_patch16", "initial_weights": published, "epochs": 1}
     given |= {"batch_size": 8, "learning_rate": 0, "optimizer": "sgd", "weight_decay": 0}
-    results = run_launched(trainer, write_colours(tmp_path / "colours"), tmp_path, given)
+    with launched(trainer, write_colours(tmp_path / "colours"), tmp_path, given, before=SMALL) as ranks:
+        results = finish(ranks)
     said = f"begins with the weights of {published}/model.safetensors; new: head, for 3 outputs"
     assert sum(result.stdout.count(said) for result in results) == 1
     trained, file = weights(tmp_path), load_file(published / "model.safetensors")
-    assert torch.equal(trained["net.blocks.11.mlp.fc2.weight"], file["blocks.11.mlp.fc2.weight"])
+    assert torch.equal(trained["net.blocks.1.mlp.fc2.weight"], file["blocks.1.mlp.fc2.weight"])
     assert trained["mean"].tolist() == [127.5] * 3
 
 

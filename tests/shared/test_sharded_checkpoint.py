@@ -10,100 +10,83 @@ import pytest
 import torch
 
 from shared.checkpoint import reading, saving
+from shared.checkpoint.reading import checkpoints_to_try
 from shared.checkpoint.tensor_file import ShardPart, write_tensor_file
-from shared.distributed import Refusal
+from shared.distributed import Refusal, World
 from tests.helpers import finish, run_ranks, started_ranks
+from tests.shared.distributed.threads import on_ranks
+from tests.waiting import TIMEOUT
 
-COMMON = """
+WHOLE = torch.arange(70.0).reshape(7, 10)
+
+
+def save(engine: saving.CheckpointEngine, world: World, step: int) -> None:
+    first, last = (7 * world.rank // world.world_size, 7 * (world.rank + 1) // world.world_size)
+    parts = [ShardPart("x", WHOLE[first:last] + step, (7, 10), (first, 0))]
+    if world.rank == 0:
+        parts.append(ShardPart("count", torch.tensor(3.0 + step), (), ()))
+    engine.save(step, parts, {"at": step}, {"rank": world.rank})
+
+
+def write(world: World, folder: Path) -> None:
+    engine = saving.CheckpointEngine(world, folder, timedelta(seconds=TIMEOUT))
+    for step in (5, 6, 7):
+        save(engine, world, step)
+    engine.close()
+
+
+def read(world: World, folder: Path) -> str:
+    path = next(checkpoints_to_try(world, folder, None))
+    saved = reading.CheckpointReader(path)
+    half = torch.empty(7, 5)  # by columns, though it was written by rows
+    saved.read("x", half, (0, 5 * world.rank))
+    step = saved.state["at"]
+    assert torch.equal(half, WHOLE[:, 5 * world.rank : 5 * world.rank + 5] + step), half
+    count = torch.empty(())
+    saved.read("count", count, ())
+    assert count == 3 + step
+    return path.name
+
+
+DIE = """
+    import os, signal
     from datetime import timedelta
     from pathlib import Path
     import torch
-    from shared.checkpoint.reading import checkpoints_to_try
-    from shared.checkpoint.tensor_file import ShardPart
-    from shared.checkpoint.reading import CheckpointReader
     from shared.checkpoint.saving import CheckpointEngine
-    from shared.distributed import init
-
-    whole = torch.arange(70.0).reshape(7, 10)
-
-    def save(engine, world, step):
-        first, last = (7 * world.rank // world.world_size, 7 * (world.rank + 1) // world.world_size)
-        parts = [ShardPart("x", whole[first:last] + step, (7, 10), (first, 0))]
-        if world.rank == 0:
-            parts.append(ShardPart("count", torch.tensor(3.0 + step), (), ()))
-        engine.save(step, parts, {"at": step}, {"rank": world.rank})
-"""
-
-WRITE = (
-    COMMON
-    + """
+    from shared.distributed import World, init
+    from tests.shared.test_sharded_checkpoint import save
     with init() as world:
-        engine = CheckpointEngine(world, Path("checkpoints"), timedelta(seconds=30))
-        for step in (5, 6, 7):
-            save(engine, world, step)
-        engine.close()
-"""
-)
-
-READ = (
-    COMMON
-    + """
-    with init() as world:
-        path = next(checkpoints_to_try(world, Path("checkpoints"), None))
-        saved = CheckpointReader(path)
-        half = torch.empty(7, 5)  # by columns, though it was written by rows
-        saved.read("x", half, (0, 5 * world.rank))
-        step = saved.state["at"]
-        assert torch.equal(half, whole[:, 5 * world.rank : 5 * world.rank + 5] + step), half
-        count = torch.empty(())
-        saved.read("count", count, ())
-        assert count == 3 + step
-        print("read", path.name)
-"""
-)
-
-DIE = (
-    COMMON
-    + """
-    import os, signal
-    from shared.distributed import World
-    with init() as world:
-        engine = CheckpointEngine(world, Path("checkpoints"), timedelta(seconds=30))
+        engine = CheckpointEngine(world, Path("checkpoints"), timedelta(seconds=300))
         if world.rank == 1:  # after its own file is written, before the others know
             World.collect = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         save(engine, world, 8)
         engine.wait()
 """
-)
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    results = run_ranks(WRITE, processes=3, cwd=tmp_path)
-    assert [result.returncode for result in results] == [0, 0, 0], results[0].stderr
-    return tmp_path / "checkpoints"
-
-
-def test_other_ranks_read_other_pieces_of_the_newest_whole_one(written: Path, tmp_path: Path) -> None:
+def test_other_ranks_read_other_pieces_of_the_newest_whole_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "checkpoints"
+    assert on_ranks(3, lambda world: write(world, written)) == [None] * 3
     assert sorted(path.name for path in written.iterdir()) == ["latest.json", "step-00000006", "step-00000007"]
     newest = written / "step-00000007"
     assert sorted(re.sub("-[0-9a-f]{8}x3", "", path.name) for path in newest.iterdir()) == [
         "manifest.json", *(f"rank-0000{rank}.{kind}" for rank in range(3) for kind in ("json", "safetensors")),
         "state.json",
     ]  # fmt: skip
-    read = run_ranks(READ, processes=2, cwd=tmp_path)
-    assert [result.stdout for result in read] == ["read step-00000007\n"] * 2, read[0].stderr
+    assert on_ranks(2, lambda world: read(world, written)) == ["step-00000007"] * 2
 
     results = run_ranks(DIE, processes=3, cwd=tmp_path)
-    assert results[1].returncode == -9
+    assert results[1].returncode == -9, results[1].stderr
     assert list((written / "step-00000008").glob("rank-*"))
     assert not list((written / "step-00000008").glob("manifest.json"))
 
     (shard,) = newest.glob("rank-00001-*.safetensors")
     shard.write_bytes(shard.read_bytes()[:-4])
-    read = run_ranks(READ, processes=2, cwd=tmp_path)
-    assert [result.stdout for result in read] == ["read step-00000006\n"] * 2, read[0].stderr
-    assert "step-00000007 is passed over: rank-00001-" in read[0].stderr
+    assert on_ranks(2, lambda world: read(world, written)) == ["step-00000006"] * 2
+    assert "step-00000007 is passed over: rank-00001-" in capfd.readouterr().err
 
 
 HANG = """

@@ -13,7 +13,7 @@ from shared.data import Dataset
 from shared.data.dataset.order import RowNumbers
 from shared.data.dataset.shard_order import ShardOrder
 from shared.training.core.batch_plan import BatchPlan
-from tests.helpers import run_python
+from tests.helpers import run_ranks
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 from tests.shared.streams import feed_of, rows_of, streamed, write_numbered
 
@@ -107,7 +107,7 @@ def test_text_comes_whole_too(write: object, tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
     """160 MB through a buffer of 8 MB: its groups, and four parts of 8 MB that are read at once."""
     code = """
-        import sys
+        import torch
         from pathlib import Path
         from shared.training.core.batch_plan import BatchPlan
         from tests.shared.streams import feed_of, streamed
@@ -116,9 +116,10 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
             return int(next(l for l in open("/proc/self/status") if l.startswith("RssAnon")).split()[1]) / 1000
 
         before = resident()
-        feed = feed_of(streamed(Path(sys.argv[1]), buffer_bytes=8_000_000), BatchPlan(500, 1, 1))
+        feed = feed_of(streamed(Path.cwd(), buffer_bytes=8_000_000), BatchPlan(500, 1, 1))
         print(max(resident() for batch in feed.epoch(0)) - before)
     """
-    folder = write_numbered(tmp_path, [1000] * 40, width=1000)
-    done = run_python(code, folder)
+    write_numbered(tmp_path, [1000] * 40, width=1000)
+    (done,) = run_ranks(code, processes=1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 100, "MB; what was kept of all files would be 160 more"

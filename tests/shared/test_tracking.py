@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from shared import tracking
 from shared.distributed import init
 from shared.tracking import Tracker
-from tests.helpers import clean_environment, run_python
-from tests.waiting import TIMEOUT
+from tests.helpers import run_python
 
 LOG = """
 import sys, types
@@ -29,25 +28,14 @@ print("mlflow" in sys.modules)
 """
 
 
-def start(folder: Path, rank: int = 0, **variables: str) -> subprocess.Popen[str]:
-    environment = {
-        name: value for name, value in clean_environment(variables).items() if name in variables or "MLFLOW" not in name
-    }
-    command = [sys.executable, "-c", LOG, str(rank)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
-
-
-def log(folder: Path, rank: int = 0, **variables: str) -> tuple[str, str]:
-    process = start(folder, rank, **variables)
-    out, err = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 0, err
-    return out, err
+def log(folder: Path, rank: int = 0, **variables: str) -> str:
+    unset = {name: None for name in os.environ if "MLFLOW" in name}
+    return run_python(LOG, rank, cwd=folder, env={**unset, **variables}).stdout
 
 
 def test_lines_are_appended_without_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert log(tmp_path)[0] == "False\n"
+    assert log(tmp_path) == "False\n"
     world = SimpleNamespace(is_main=True)
     with Tracker(world, folder=tmp_path / "outputs", clock=lambda: 1.5e9) as tracker:  # type: ignore[arg-type]
         tracker.log({"loss": 1.0}, 3)
@@ -86,11 +74,11 @@ def test_metrics_that_cannot_be_taken_back_stay_and_end_nothing(
 
 
 def test_other_ranks_write_nothing(tmp_path: Path) -> None:
-    assert log(tmp_path, rank=1, MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/mlflow.db")[0] == "False\n"
+    assert log(tmp_path, rank=1, MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/mlflow.db") == "False\n"
     assert list(tmp_path.iterdir()) == []
 
 
-def runs(uri: str, experiment: str) -> list[object]:
+def runs(uri: str, experiment: str) -> list[Any]:
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
@@ -98,22 +86,31 @@ def runs(uri: str, experiment: str) -> list[object]:
     return list(client.search_runs([found.experiment_id]))
 
 
+SIDE_BY_SIDE = """
+import os, sys
+import mlflow.store.tracking.sqlalchemy_store, mlflow.tracking  # once, which takes seconds
+steps = sys.argv[1:]
+for step in steps:
+    if os.fork() == 0:
+        os.chdir(step)
+        os.environ["AZUREML_RUN_ID"] = "calm_owl_" + step
+        sys.argv[1:] = ["0"]
+        break
+else:
+    raise SystemExit(any(os.wait()[1] for _ in steps))
+"""
+
+
 @pytest.mark.slow
 def test_steps_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
     steps = ("train_a", "train_b", "train_c")
-    processes = []
     for step in steps:
         (tmp_path / step / "report").mkdir(parents=True)
         (tmp_path / step / "report" / "index.html").touch()
-        azure = {"AZUREML_ROOT_RUN_ID": "calm_owl", "AZUREML_RUN_ID": f"calm_owl_{step}"}
-        azure["AZUREML_ARM_PROJECT_NAME"] = "digits"
-        processes.append(start(tmp_path / step, MLFLOW_TRACKING_URI=uri, **azure))
-    for process in processes:
-        _, err = process.communicate(timeout=TIMEOUT)
-        assert process.returncode == 0, err
-        assert "MLflow is not used" not in err
-    found = {run.info.run_name: run for run in runs(uri, "digits")}  # type: ignore[attr-defined]
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    azure = {"AZUREML_ROOT_RUN_ID": "calm_owl", "AZUREML_ARM_PROJECT_NAME": "digits", "MLFLOW_TRACKING_URI": uri}
+    assert "MLflow is not used" not in run_python(SIDE_BY_SIDE + LOG, *steps, cwd=tmp_path, env=azure).stderr
+    found = {run.info.run_name: run for run in runs(uri, "digits")}
     assert sorted(found) == ["calm_owl", *steps]  # one parent, and a child for each step
     run = found["train_a"]
     assert run.info.status == "FINISHED"
@@ -124,59 +121,67 @@ def test_steps_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
     assert (tmp_path / "mlflow" / run.info.run_id / "artifacts" / "report" / "index.html").is_file()
 
 
-def test_the_run_that_azure_made_is_used_and_left_open(tmp_path: Path) -> None:
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Track in this process, in a folder with a report; the address of the database there."""
+    monkeypatch.chdir(tmp_path)
+    Path("report").mkdir()
+    Path("report/index.html").touch()
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "sesame-token")
+    monkeypatch.setenv("AZUREML_ARM_PROJECT_NAME", "mine")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return uri
+
+
+def track(params: dict[str, object], steps: int) -> None:
+    with Tracker(SimpleNamespace(is_main=True)) as tracker:  # type: ignore[arg-type]
+        tracker.params(params)
+        tracker.artifacts("report")
+        for step in range(steps):
+            tracker.log({"loss": 1.0}, step)
+
+
+def test_the_run_that_azure_made_is_used_and_left_open(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow.tracking import MlflowClient
 
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    client = MlflowClient(tracking_uri=uri)
+    client = MlflowClient(tracking_uri=here)
     made = client.create_run(client.create_experiment("on azure"))
-    log(tmp_path, MLFLOW_TRACKING_URI=uri, MLFLOW_RUN_ID=made.info.run_id)
-    (run,) = runs(uri, "on azure")
-    assert run.info.status == "RUNNING"  # type: ignore[attr-defined]
-    assert run.data.metrics == {"loss": 0.05}  # type: ignore[attr-defined]
+    monkeypatch.setenv("MLFLOW_RUN_ID", made.info.run_id)
+    track({}, 3)
+    (run,) = runs(here, "on azure")
+    assert run.info.status == "RUNNING"
+    assert run.data.metrics == {"loss": 1.0}
 
 
-def test_a_server_that_is_away_costs_a_line_without_its_password(tmp_path: Path) -> None:
-    uri = "http://me:opensesame@127.0.0.1:9"
-    fast = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
-    _, err = log(tmp_path, MLFLOW_TRACKING_URI=uri, MLFLOW_TRACKING_TOKEN="sesame-token", **fast)
-    said = [line for line in err.splitlines() if line.startswith("MLflow is not used")]
-    assert len(said) == 1
+def test_a_server_that_is_away_costs_a_line_without_its_password(
+    here: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del here
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:opensesame@127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    track({}, 20)
+    err = capsys.readouterr().err
+    assert len([line for line in err.splitlines() if line.startswith("MLflow is not used")]) == 1
     assert "opensesame" not in err
     assert "sesame-token" not in err
-    assert len((tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()) == 20
+    assert len(Path("outputs/metrics.jsonl").read_text().splitlines()) == 20
 
 
-MANY = """
-import types
-from shared.tracking import PreparationProgress, Tracker
-with Tracker(types.SimpleNamespace(is_main=True)) as tracker:
-    tracker.params({"data": "https://me:opensesame@host/data?sig=sesame-signature", "note": "sesame-token in it", "epochs": 3})
-    tracker.params({f"setting_{number}": number for number in range(150)})
-    tracker.artifacts("report")
-    for step in range(1200):
-        tracker.log({"loss": 1.0}, step)
-"""
-
-
-def test_more_than_one_request_takes_no_credentials_in_values_and_files_that_cannot_be_logged(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    variables = {
-        "MLFLOW_TRACKING_URI": uri,
-        "MLFLOW_TRACKING_TOKEN": "sesame-token",
-        "AZUREML_ARM_PROJECT_NAME": "mine",
-    }
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report" / "index.html").touch()
-    (tmp_path / "mlflow").touch()  # where MLflow would make a folder for files
-    done = run_python(MANY, cwd=tmp_path, env=variables)
-    assert "MLflow is not used" not in done.stderr
-    assert "MLflow has not taken the files of report" in done.stderr
-    (run,) = runs(uri, "mine")
-    assert len(run.data.params) == 153  # type: ignore[attr-defined]
-    assert run.data.params["data"] == "https://host/data"  # type: ignore[attr-defined]
-    assert run.data.params["note"] == "*** in it"  # type: ignore[attr-defined]
-    assert run.data.metrics == {"loss": 1.0}  # type: ignore[attr-defined]
+def test_more_than_one_request_takes_no_credentials_in_values_and_files_that_cannot_be_logged(
+    here: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mlflow").touch()  # where MLflow would make a folder for files
+    secret = {"data": "https://me:opensesame@host/data?sig=sesame-signature", "note": "sesame-token in it"}
+    track({**secret, **{f"setting_{number}": number for number in range(150)}}, 1200)
+    err = capsys.readouterr().err
+    assert "MLflow is not used" not in err
+    assert "MLflow has not taken the files of report" in err
+    (run,) = runs(here, "mine")
+    assert len(run.data.params) == 152
+    assert run.data.params["data"] == "https://host/data"
+    assert run.data.params["note"] == "*** in it"
+    assert run.data.metrics == {"loss": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from shared.distributed import ControlError, WaitTimeoutError
 from shared.distributed.control import Control, SocketControl
 from shared.distributed.joining import join_world
 from shared.distributed.wire import MessageDecoder, encode_message, listen_on_port
-from tests.helpers import azure_variables, finish, free_port, run_ranks, started, started_ranks
+from tests.helpers import finish, free_port, run_ranks, started_ranks
 from tests.shared.distributed.threads import launch_of, on_every_rank, wait_until_waiting
 from tests.waiting import TIMEOUT, wait_for
 
@@ -127,8 +127,8 @@ def test_a_barrier_names_the_missing_ranks() -> None:
 
 
 def test_ranks_that_wait_in_different_places_are_told_at_once() -> None:
-    for result in run_ranks(START + "    world.barrier('a' if world.rank else 'b')\n"):
-        assert "rank 0 (in barrier 'b'), rank 1 (in barrier 'a')" in result.stderr
+    for error in on_every_rank(2, lambda control, rank: control.meet("barrier", "a" if rank else "b", TIMEOUT)):
+        assert "rank 0 (in barrier 'b'), rank 1 (in barrier 'a')" in str(error)
 
 
 def test_a_barrier_that_a_rank_has_already_left_behind() -> None:
@@ -208,11 +208,12 @@ def test_ranks_that_see_different_worlds_or_are_there_twice(
     places: list[tuple[int, int]], said: tuple[str, ...]
 ) -> None:
     port = free_port()
-    with started(START + "    pass", [azure_variables(rank, 1, count, port) for rank, count in places]) as ranks:
-        results = finish(ranks)
-    for result in results:
-        assert result.returncode == 1
-        assert all(words in result.stderr for words in said)
+    with ThreadPoolExecutor() as pool:
+        joined = [pool.submit(join_world, launch_of(rank, size, port), {}, TIMEOUT) for rank, size in places]
+    for each in joined:
+        error = each.exception()
+        assert isinstance(error, ControlError)
+        assert all(words in str(error) for words in said)
 
 
 def test_rank_0_twice_is_a_port_that_is_taken() -> None:

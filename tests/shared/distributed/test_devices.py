@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.distributed import Launch, Refusal, detect, init
-from shared.distributed.devices import FrameworkGpus, NodeGpus, check_kernels, choose_gpu, find_twins, read_node
-from tests.helpers import azure_variables, clean_environment, finish, free_port, run_ranks, started
+from shared.distributed.control import Control
+from shared.distributed.devices import (
+    FrameworkGpus,
+    NodeGpus,
+    agree_on_devices,
+    check_kernels,
+    choose_gpu,
+    find_twins,
+    read_node,
+    visible_identity,
+)
+from tests.helpers import clean_environment, run_ranks
+from tests.shared.distributed.threads import launch_of, on_every_rank
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release Build  (dvs-builder@U16)\nGCC ...\n"
 CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version: ...\n"
@@ -210,60 +222,49 @@ def test_two_ranks_on_one_gpu_are_named() -> None:
     assert "ranks 0 and 2 see the same GPU (GPU-a)" in find_twins(["GPU-a", "GPU-b", "GPU-a"])
 
 
-AGREE = """
-    import os
-    from datetime import timedelta
-    from shared.distributed import devices, init
-    from shared.distributed.devices import FrameworkGpus
-    from shared.distributed.devices import NodeGpus
+def agreed(found: Sequence[int], *visible: str) -> list[object]:
+    """What the ranks of one node that see these GPUs, and can use so many of them, choose or are told."""
 
-    with init() as world:
-        visible = os.environ["CUDA_VISIBLE_DEVICES"]
-        node, rank = NodeGpus(nvidia=2, visible=visible), world.rank
-        found = FrameworkGpus("torch 2", "CUDA", "12.6", {count}, "")
-        index = devices.choose_gpu(node, found, world.launch)
-        identity = devices.visible_identity(os.environ)
-        devices.agree_on_devices(world._control, world.launch, node, found.count, identity)
-        print("DEVICE", index)
-"""
+    def choose(control: Control, rank: int) -> object:
+        node = NodeGpus(nvidia=2, visible=visible[rank])
+        usable = FrameworkGpus("torch 2", "CUDA", "12.6", found[rank], "")
+        place = launch_of(rank, len(visible), control.main_port)
+        try:
+            index = choose_gpu(node, usable, place)
+            identity = visible_identity({"CUDA_VISIBLE_DEVICES": visible[rank]})
+            agree_on_devices(control, place, node, usable.count, identity)
+        except Refusal as refusal:
+            control.refuse(str(refusal))
+            raise
+        return index
 
-
-def agreed(count: str, *visible: str) -> tuple[list[str], str]:
-    """What the ranks of one node print that see these GPUs, and their only error."""
-    port = free_port()
-    ranks = range(len(visible))
-    environments = [
-        {**azure_variables(rank, 1, len(visible), port), "CUDA_VISIBLE_DEVICES": visible[rank]} for rank in ranks
-    ]
-    with started(AGREE.format(count=count), environments) as processes:
-        results = finish(processes)
-    errors = [line for result in results for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert [result.returncode for result in results] == [2 if errors else 0] * len(results), results
-    assert len(errors) <= 1
-    return [result.stdout.strip() for result in results], "".join(errors)
+    return on_every_rank(len(visible), choose)
 
 
 def test_one_visible_gpu_per_rank_is_accepted() -> None:
-    assert agreed("1", "0", "1", "2") == (["DEVICE 0"] * 3, "")
+    assert agreed([1, 1, 1], "0", "1", "2") == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("count", "visible", "said"),
+    ("found", "visible", "said"),
     [
-        ("1", ("0", "0"), "ranks 0 and 1 see the same GPU"),
-        ("1", ("0", "0"), "2 processes on node 0, but 1 GPU(s) (CUDA_VISIBLE_DEVICES=0): 1 too few"),
-        ("2 * (rank != 1)", ("0,1", ""), "1 of 2 ranks compute on GPUs and 1 on the CPU (rank 1)"),
+        ([1, 1], ("0", "0"), "ranks 0 and 1 see the same GPU"),
+        ([1, 1], ("0", "0"), "2 processes on node 0, but 1 GPU(s) (CUDA_VISIBLE_DEVICES=0): 1 too few"),
+        ([2, 0], ("0,1", ""), "1 of 2 ranks compute on GPUs and 1 on the CPU (rank 1)"),
         (
-            "2 * (rank != 1)",
+            [2, 0],
             ("0,1", "0,1"),
             "node 0 has 2 NVIDIA GPU(s), no driver, and torch 2 (CUDA 12.6) cannot use them",
         ),
     ],
 )
 def test_ranks_whose_devices_do_not_go_together_are_all_refused(
-    count: str, visible: tuple[str, ...], said: str
+    found: list[int], visible: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert said in agreed(count, *visible)[1]
+    for refusal in agreed(found, *visible):
+        assert isinstance(refusal, Refusal)
+        assert said in str(refusal)
+    assert capfd.readouterr().err.count("error: ") == 1
 
 
 SAY = """
@@ -275,7 +276,12 @@ SAY = """
 
 @pytest.mark.parametrize(
     "framework",
-    ["torch", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tensorflow", "horovod", "deepspeed"))],
+    [
+        "torch",
+        pytest.param("tensorflow", marks=pytest.mark.slow),
+        pytest.param("deepspeed", marks=pytest.mark.exhaustive),
+        pytest.param("horovod", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_gpu_size_without_gpus_is_refused_under_every_framework(framework: str) -> None:
     (result,) = run_ranks(SAY.format(framework=framework), processes=1, env=A100)

@@ -59,7 +59,7 @@ def test_under_python() -> None:
         assert said(finish(ranks)[0].stdout) == [[0, 0, 0, 1, 1]]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_under_torchrun() -> None:
     launcher = [
         sys.executable,
@@ -75,7 +75,7 @@ def test_under_torchrun() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pytorch", "mpi"])
+@pytest.mark.parametrize("kind", ["mpi", pytest.param("pytorch", marks=pytest.mark.exhaustive)])
 def test_as_a_step_of_four_ranks(kind: str, tmp_path: Path) -> None:
     assert run_step(tmp_path, f"{{type: {kind}, process_count_per_instance: 2}}") == ON_2X2
 

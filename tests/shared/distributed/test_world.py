@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from shared.distributed import OnceError, Refusal, detect, init
+from shared.distributed import ControlError, OnceError, Refusal, World, detect, init
 from tests.helpers import (
     RankResult,
     RunningRank,
@@ -26,9 +26,10 @@ from tests.helpers import (
     started,
     started_ranks,
 )
+from tests.shared.distributed.threads import on_ranks
 from tests.waiting import wait_for
 
-START = "from shared.distributed import init, Refusal, OnceError\nwith init() as world:\n"
+START = "from shared.distributed import init, Refusal\nwith init() as world:\n"
 TORCH = "from shared.distributed import init, Refusal\nwith init('torch') as world:\n    import torch, torch.distributed as dist\n"
 ALL_REDUCE = """
     value = torch.tensor([world.rank + 1.0], device=world.device)
@@ -95,7 +96,10 @@ def test_azure_pytorch_on_two_nodes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "processes"), [(1, 2), (2, 1), (2, 2)])
+@pytest.mark.parametrize(
+    ("nodes", "processes"),
+    [(2, 2), *(pytest.param(*shape, marks=pytest.mark.exhaustive) for shape in ((1, 2), (2, 1)))],
+)
 def test_torch_all_reduce_with_azure_variables(nodes: int, processes: int) -> None:
     results = run_ranks(TORCH + ALL_REDUCE, nodes, processes)
     world_size = nodes * processes
@@ -222,52 +226,33 @@ def test_tf_config_with_a_parameter_server() -> None:
 
 
 def test_values_longer_than_a_message_come_in_rounds() -> None:
-    code = (
-        START
-        + """
     long = '"é' * (5 * 2**20)
-    found = world.collect_in_rounds([long, 2] if world.rank == 2 else world.rank, "parts")
-    print(None if found is None else [found[:2], found[2] == [long, 2]])
-    """
-    )
-    assert outputs(run_ranks(code, processes=3)) == ["[[0, 1], True]", "None", "None"]
+    found = on_ranks(3, lambda world: world.collect_in_rounds([long, 2] if world.rank == 2 else world.rank, "parts"))
+    assert found == [[0, 1, [long, 2]], None, None]
 
 
 # ---- once
 
 
 def test_mistake_5_once_that_raises_raises_on_every_rank() -> None:
-    code = (
-        START
-        + """
-    def work():
+    def work() -> None:
         raise ValueError("no such file: x")
-    try:
-        world.once(work, name="prepare")
-    except OnceError as error:
-        print(error.rank, error.error_type, error.error_message, "|", error)
-    print(world.gather(world.rank, "still here"))
-    """
-    )
-    for text in outputs(run_ranks(code, nodes=2, processes=2)):
-        first, second = text.splitlines()
-        assert first.startswith(("0 ValueError no such file: x |", "2 ValueError no such file: x |"))
-        assert "once 'prepare': rank" in first
-        assert second == "[0, 1, 2, 3]"
+
+    def act(world: World) -> object:
+        with pytest.raises(OnceError, match="once 'prepare': rank") as caught:
+            world.once(work, name="prepare")
+        error = caught.value
+        return error.rank, error.error_type, error.error_message, world.gather(world.rank, "still here")
+
+    found = on_ranks(4, act, nodes=2)
+    assert found[0] in [(rank, "ValueError", "no such file: x", [0, 1, 2, 3]) for rank in (0, 2)]
+    assert found == found[:1] * 4
 
 
 def test_once_that_returns_what_json_cannot_hold() -> None:
-    code = (
-        START
-        + """
-    try:
-        world.once(lambda: {1, 2}, name="set")
-    except OnceError as error:
-        print(error)
-    """
-    )
-    for text in outputs(run_ranks(code)):
-        assert "raised TypeError: The value of once 'set' has to be one that JSON can hold" in text
+    for error in on_ranks(2, lambda world: world.once(lambda: {1, 2}, name="set")):
+        assert isinstance(error, OnceError)
+        assert "raised TypeError: The value of once 'set' has to be one that JSON can hold" in str(error)
 
 
 def test_once_in_a_world_of_one() -> None:
@@ -282,15 +267,12 @@ def test_once_in_a_world_of_one() -> None:
 # ---- together
 
 
-def test_sum_and_any_and_gather() -> None:
-    code = (
-        START
-        + """
-    print(world.sum([0.1 * (world.rank + 1), world.rank], "s"), world.any(world.rank == 2, "a"), world.any(False, "b"))
-    """
-    )
-    expected = f"[{(0.1 + 0.2) + 0.1 * 3}, 3.0] True False"
-    assert outputs(run_ranks(code, processes=3)) == [expected] * 3
+def test_sum_and_any() -> None:
+    def act(world: World) -> object:
+        total = world.sum([0.1 * (world.rank + 1), world.rank], "s")
+        return total, world.any(world.rank == 2, "a"), world.any(False, "b")
+
+    assert on_ranks(3, act) == [([(0.1 + 0.2) + 0.1 * 3, 3.0], True, False)] * 3
 
 
 def test_a_value_that_json_cannot_hold() -> None:
@@ -299,10 +281,9 @@ def test_a_value_that_json_cannot_hold() -> None:
 
 
 def test_a_sum_of_different_lengths() -> None:
-    code = START + "    world.sum([1.0] * (1 + world.rank), 'totals')\n"
-    for result in run_ranks(code):
-        assert result.returncode == 1
-        assert "sum 'totals': rank 1 gave 2 number(s), and rank 0 gave 1." in result.stderr
+    for error in on_ranks(2, lambda world: world.sum([1.0] * (1 + world.rank), "totals")):
+        assert isinstance(error, ControlError)
+        assert "sum 'totals': rank 1 gave 2 number(s), and rank 0 gave 1." in str(error)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, timedelta(0)])
@@ -316,8 +297,8 @@ def test_a_time_out_has_to_be_above_0(timeout: float | timedelta) -> None:
 
 ENDS = [
     ("raise Refusal('no')", 2, [2, 2, 2, 2], [1, 0, 0, 0]),
-    ("if world.rank == 2: raise Refusal('no')", 2, [2, 2, 2, 2], [1, 0, 0, 0]),
-    ("if world.rank == 0: raise Refusal('no')", 2, [2, 2, 2, 2], [1, 0, 0, 0]),
+    ("if world.rank == 1: raise Refusal('no')", 1, [2, 2], [1, 0]),
+    ("if world.rank == 0: raise Refusal('no')", 1, [2, 2], [1, 0]),
     ("world.once(refuse, name='prepare')", 1, [2, 2], [1, 0]),
     ("raise SystemExit(0)", 1, [0, 0], [0, 0]),
     ("if world.rank == 1: raise SystemExit(3)", 1, [1, 3], [0, 0]),
