@@ -45,25 +45,6 @@ def mount(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @mounted
-def test_the_mount_is_as_awkward_as_it_says(mount: Path) -> None:
-    retry_transient(lambda: (mount / "a").write_bytes(b"a"))
-    with pytest.raises(OSError, match="Operation not permitted"):
-        os.rename(mount / "a", mount / "b")  # noqa: PTH104
-    with pytest.raises(OSError, match="not supported"):
-        retry_transient(lambda: (mount / "a").open("a"))
-    failed = 0
-    for number in range(200):
-        try:
-            (mount / "a").write_bytes(bytes([number]))
-        except OSError:
-            failed += 1
-    assert 5 < failed < 100
-    names = {path.name for path in mount.iterdir()}
-    retry_transient(lambda: (mount / "late").write_bytes(b""))
-    assert names == {path.name for path in mount.iterdir()}
-
-
-@mounted
 def test_files_tensors_and_models_arrive_whole(mount: Path, tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 

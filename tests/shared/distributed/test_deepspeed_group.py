@@ -16,13 +16,7 @@ CODE = """
         from deepspeed import comm
         assert comm.is_initialized() and comm.get_world_size() == world.world_size == torch.distributed.get_world_size()
         assert comm.get_rank() == world.rank
-        module = torch.nn.Linear(4, 4)
-        config = {"train_batch_size": 4, "zero_optimization": {"stage": 3},
-                  "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}
-        engine, *_ = deepspeed.initialize(model=module, model_parameters=module.parameters(), config=config)
-        engine.backward(engine(torch.ones(2, 4)).sum())
-        engine.step()
-        engine.destroy()
+        comm.all_reduce(torch.ones(4))
     assert not torch.distributed.is_initialized()
     changed = {name: value for name, value in os.environ.items() if before.get(name) != value}
     own = ("DS_", "PYTORCH_", "TORCH", "_MLFLOW")  # what the libraries set for themselves when they are imported

@@ -85,7 +85,7 @@ def test_as_a_tensorflow_step(tmp_path: Path) -> None:
     assert run_step(tmp_path, "{type: tensorflow}") == [[0, 0, 0, 2, 2], [1, 0, 1, 2, 2]]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_under_mpirun_by_hand(tmp_path: Path) -> None:
     mpirun = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
     assert mpirun is not None, "the dev extra brings mpirun"
