@@ -12,17 +12,19 @@ import numpy.typing as npt
 import yaml
 from packaging.requirements import Requirement
 
-from tests.helpers import run_python
+from tests.helpers import finish, started
 
 SCRIPT_IMPORTS = {"mlflow", "azureml-ai-monitoring", "azureml-inference-server-http"}
 
 
 SERVE = """
+    import torch
     import json, sys, warnings
     import mlflow.pyfunc, numpy as np
     warnings.simplefilter("error", UserWarning)  # after MLflow's import, which warns about itself
-    rows = [np.load(f"rows-{number}.npy") for number in range(len(sys.argv) - 1)]
-    models = [mlflow.pyfunc.load_model(folder) for folder in sys.argv[1:]]
+    folders = json.load(open("folders.json"))
+    rows = [np.load(f"rows-{number}.npy") for number in range(len(folders))]
+    models = [mlflow.pyfunc.load_model(folder) for folder in folders]
     assert "shared" not in sys.modules
     print(json.dumps([model.predict(each).tolist() for model, each in zip(models, rows)]))
 """
@@ -37,7 +39,10 @@ def served_apart(scratch: Path, rows: Mapping[Path, npt.NDArray[Any]]) -> list[n
     """What MLflow predicts with each saved model for its own rows."""
     for number, each in enumerate(rows.values()):
         np.save(scratch / f"rows-{number}.npy", each)
-    done = run_python(SERVE, *rows, cwd=scratch, env={"PYTHONPATH": None})
+    (scratch / "folders.json").write_text(json.dumps([str(model) for model in rows]))
+    with started(SERVE, [{"PYTHONPATH": None}], scratch) as processes:
+        (done,) = finish(processes)
+    assert done.returncode == 0, done.stderr
     return [np.array(predictions) for predictions in json.loads(done.stdout.splitlines()[-1])]
 
 

@@ -99,8 +99,7 @@ def test_all_that_is_wrong_with_its_sizes_is_said(sizes: dict[str, int], said: s
         DecoderSettings(61, 12, **sizes)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("tied", "dtype"), [(True, torch.float32), (False, torch.float64)])
 def test_a_saved_one_comes_back_the_same(tied: bool, dtype: torch.dtype, tmp_path: Path) -> None:
     described = card(DecoderSettings(61, 12, layers=2, width=24, heads=6, tied=tied))
     module = from_card(described).to(dtype)

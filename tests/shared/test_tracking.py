@@ -103,7 +103,7 @@ else:
 
 @pytest.mark.slow
 def test_steps_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
-    steps = ("train_a", "train_b", "train_c")
+    steps = ("train_a", "train_b")
     for step in steps:
         (tmp_path / step / "report").mkdir(parents=True)
         (tmp_path / step / "report" / "index.html").touch()

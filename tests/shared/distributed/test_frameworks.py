@@ -80,7 +80,7 @@ def test_as_a_step_of_four_ranks(kind: str, tmp_path: Path) -> None:
     assert run_step(tmp_path, f"{{type: {kind}, process_count_per_instance: 2}}") == ON_2X2
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # tests/local/test_launchers.py has TF_CONFIG
 def test_as_a_tensorflow_step(tmp_path: Path) -> None:
     assert run_step(tmp_path, "{type: tensorflow}") == [[0, 0, 0, 2, 2], [1, 0, 1, 2, 2]]
 
