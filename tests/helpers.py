@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -171,6 +171,7 @@ def started(
             yield ranks
         except BaseException:
             for rank in ranks:
+                _print_stacks(rank)
                 print(f"--- rank {rank.rank}, exit code {rank.process.poll()}\n{rank.stdout}\n{rank.stderr}")
             raise
         finally:
@@ -178,6 +179,13 @@ def started(
                 with suppress(ProcessLookupError):
                     os.killpg(rank.process.pid, signal.SIGKILL)
                 rank.process.wait()
+
+
+def _print_stacks(rank: RunningRank) -> None:
+    """Let a rank that still runs write its stacks to standard error, as ranks do on SIGUSR1 once they have started."""
+    rank.kill(signal.SIGUSR1)
+    with suppress(subprocess.TimeoutExpired):
+        rank.process.wait(1)
 
 
 def finish(ranks: Sequence[RunningRank]) -> list[RankResult]:
@@ -199,13 +207,20 @@ def clean_environment(extra: Mapping[str, str | None] | None = None) -> dict[str
 
 
 def free_port() -> int:
-    """A port that is free on 127.0.0.1 together with the one after it; below the range that connections draw from."""
-    low, high = 12000, 32000
-    start = low + uuid.uuid4().int % (high - low)
-    for port in range(start - start % 2, start + 2000, 2):
-        if all(map(_is_free, (port, port + 1))):
-            return port
-    raise AssertionError("no two free ports in a row")
+    """Return a port that is free on 127.0.0.1 together with the one after it.
+
+    All tests of a user count through one range, so that no two that run at a time get the same port: between this
+    function and the start of a rank nothing listens. The range ends before 20000, where ranks without MASTER_PORT listen.
+    """
+    with (Path(tempfile.gettempdir()) / f"allranks-test-port-{os.getuid()}").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        given = int(file.read() or 0)
+        pairs = (12000 + (given + step) % 4000 * 2 for step in range(1, 4000))
+        port = next(port for port in pairs if all(map(_is_free, (port, port + 1))))
+        file.truncate(0)
+        file.write(str((port - 12000) // 2))
+    return port
 
 
 def _is_free(port: int) -> bool:
