@@ -101,6 +101,8 @@ if __name__ == "__main__":
     del sys.path[0]  # this folder
     gc.collect()
     gc.freeze()
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    assert len(names) == 1, f"a fork would lose threads: {names}"
     program = serve(socket.socket(fileno=int(sys.argv[1])))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     module = types.ModuleType("__main__")

@@ -55,6 +55,7 @@ MODULES = {
 """What is imported for the ranks of each framework, and for the command line."""
 
 OF_COMPONENTS = {
+    "check_cluster": "report",
     "evaluate": "report",
     "prepare_data": "data",
     "prepare_text": "data",
@@ -127,7 +128,8 @@ def _read_on_import(environment: Mapping[str, str]) -> dict[str, str]:
 def _server_environment() -> dict[str, str]:
     from tests.helpers import clean_environment
 
-    return clean_environment({"PYTHONPATH": None})
+    # pyarrow's allocator would start a thread, which a fork loses, perhaps with a lock in its hands
+    return clean_environment({"PYTHONPATH": None, "JE_ARROW_MALLOC_CONF": "background_thread:false"})
 
 
 class ForkedProcess:
