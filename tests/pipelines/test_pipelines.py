@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,8 @@ import pytest
 from azure.ai.ml import load_job
 
 from allranks import catalogue
-from allranks.azure.export import export_pipeline
-from allranks.azure.python_target import read_python_pipeline
+from allranks.azure import export, python_target
+from allranks.azure.reader import read_function
 from allranks.spec.check import check_document
 from allranks.spec.expressions import find_references
 from allranks.spec.model import Component, Data, Input, Pipeline
@@ -27,6 +31,22 @@ OWN_DEFAULTS = {
 """Inputs that a pipeline gives another default than the component that they feed: here, what suits its sample."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _read_in_this_process() -> Iterator[None]:
+    """Build pipelines in this process, which has imported the SDK: a child process would import it for each."""
+
+    def read(target: str, values: Mapping[str, Any] | None = None, *, whole: bool = False) -> dict[str, Any]:
+        file, function = python_target.split_target(target)
+        document = read_function(file, function, values or {}, whole=whole)
+        return dict(json.loads(json.dumps(document)))
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setattr(sys, "path", [*sys.path])  # which gets the pipelines' folder
+        for module in (python_target, export):
+            patch.setattr(module, "read_python_document", read)
+        yield
+
+
 @pytest.fixture(scope="module", params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -34,7 +54,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def in_python(name: str) -> Pipeline:
-    return read_python_pipeline(f"{FOLDER / name}.py:{name}")
+    return python_target.read_python_pipeline(f"{FOLDER / name}.py:{name}")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +76,7 @@ def of_sdk(name: str) -> Any:
 def test_the_yaml_is_current(name: str) -> None:
     file = FOLDER / f"{name}.yaml"
     command = f"allranks export pipelines/{name}.py:{name} -o pipelines/{name}.yaml"
-    assert export_pipeline(f"{FOLDER / name}.py:{name}", file) == {file: file.read_text()}, f"run: {command}"
+    assert export.export_pipeline(f"{FOLDER / name}.py:{name}", file) == {file: file.read_text()}, f"run: {command}"
 
 
 def test_the_sdk_accepts_both_and_would_send_the_same(name: str, of_sdk: Any) -> None:
