@@ -290,7 +290,7 @@ class BlobServer:
         _, offset, size = struct.unpack_from("<QQI", body)
         folder, now = self._paths[node], time.monotonic()
         if self._faults.listings and offset == 0:
-            self._fail_once((28, node))
+            self._fail_once((-28, node))  # beside the errors of `_disturb`, or none would succeed
         names = sorted(os.listdir(folder)) if offset == 0 else self._listed[node]  # noqa: PTH208
         if offset == 0:
             paths = {name: os.path.join(folder, name) for name in names}  # noqa: PTH118

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from tests.faults import arm
 from tests.local.support import allranks, carrying, command, environ, run_json
-from tests.waiting import TIMEOUT, wait_for
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +41,13 @@ def predictions(run: dict[str, Any]) -> list[str]:
         return [row["prediction"] for row in csv.DictReader(file)]
 
 
+MAIN = ("image_classification", "--scale", "evaluate=1x1")
+ALONE = ("--scale", "train=1x1", "--scale", "evaluate=1x1")
+
+
 @pytest.fixture(scope="module")
 def main_job(home: Path) -> dict[str, Any]:
-    return run_json("image_classification", cwd=home)
+    return run_json(*MAIN, cwd=home)
 
 
 @pytest.mark.slow
@@ -72,7 +75,7 @@ def home_of(run: dict[str, Any]) -> Path:
 
 @pytest.mark.slow
 def test_the_same_again_is_reused_and_says_where_everything_is(main_job, home):
-    done = allranks("run", "image_classification", cwd=home)
+    done = allranks("run", *MAIN, cwd=home)
     assert done.returncode == 0
     assert "3 of 3 steps reused" in done.stdout
     for words in ("accuracy", "4 ranks, 2 nodes x 2", "model", "index.html", "user_logs"):
@@ -81,13 +84,16 @@ def test_the_same_again_is_reused_and_says_where_everything_is(main_job, home):
 
 @pytest.mark.slow
 def test_the_number_of_ranks_does_not_change_the_result(main_job, home, exhaustive):
-    reference = run_json("image_classification", "--scale", "train=1x1", "--scale", "evaluate=1x1", cwd=home)
+    reference = run_json("image_classification", *ALONE, cwd=home)
     others = (
         ("image_classification", "1x2"),
         ("image_classification", "2x1"),
         ("image_classification_torchrun", "2x2"),
     )
-    runs = [run_json(name, "--scale", f"train={scale}", cwd=home) for name, scale in (others if exhaustive else ())]
+    runs = [
+        run_json(name, "--scale", f"train={scale}", "--scale", "evaluate=1x1", cwd=home)
+        for name, scale in (others if exhaustive else ())
+    ]
     for run in (main_job, *runs):
         assert run["exit"] == 0, run
         assert largest_difference(weights(reference["steps"]["train"]), weights(run["steps"]["train"])) < 1e-5
@@ -105,56 +111,25 @@ def test_in_float64_larger_models_agree_to_nine_digits(home, architecture):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("who", "scale"),
-    [
-        ("a rank", "1x2"),
-        ("the engine", "1x2"),
-        *(
-            pytest.param(who, scale, marks=pytest.mark.exhaustive)
-            for who, scale in (("a rank", "1x1"), ("a rank", "2x2"), ("the engine", "1x1"), ("the engine", "2x2"))
-        ),
-    ],
-)
-def test_a_killed_training_continues_and_ends_with_the_same_bits(home, tmp_path, scale, who):
-    arguments = (
-        "image_classification",
-        "epochs=12",
-        "train.checkpoint_every=7",
-        "--scale",
-        f"train={scale}",
-        "--steps",
-        "train",
-    )
-    whole = run_json(*arguments, cwd=home)
-    assert whole["exit"] == 0, whole
-    engine = subprocess.Popen(
-        command("run", *arguments), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    pointer = wait_for(lambda: list(tmp_path.glob(".allranks/work/*/outputs/checkpoints/latest.json")))[0]
-    wait_for(lambda: len(list(pointer.parent.glob("step-*"))) >= 2)
-    victim = engine.pid if who == "the engine" else training_ranks(tmp_path)[-1]
-    os.kill(victim, signal.SIGKILL)
-    engine.communicate(timeout=TIMEOUT)
+@pytest.mark.parametrize("scale", ["1x1", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("1x2", "2x2"))])
+def test_a_training_whose_rank_and_then_whose_engine_is_killed_ends_with_the_same_bits(home, tmp_path, scale):
+    arguments = ("image_classification", "train.checkpoint_every=7", "--scale", f"train={scale}", "--steps", "train")
+    last = int(scale[0]) * int(scale[2]) - 1
+    died = run_json(*arguments, "--retries", "0", cwd=tmp_path, **arm(tmp_path / "first", "SIGKILL", 30, last))
+    assert died["exit"] == 1, died
+    variables = environ(**arm(tmp_path / "second", "hang", 60, last))
+    engine = subprocess.Popen(command("run", *arguments), cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL)
+    wait_for((tmp_path / "second" / "happened").exists, [engine])
+    engine.kill()
+    engine.wait()
     wait_for(lambda: not carrying(str(tmp_path / ".allranks")))
     resumed = run_json(*arguments, cwd=tmp_path)
     assert resumed["exit"] == 0, resumed
     log = (Path(resumed["steps"]["train"]["folder"]) / "user_logs/std_log_process_0.txt").read_text()
-    assert "continu" in log.lower() or "resum" in log.lower(), log
+    assert "continuing from" in log, log
+    whole = run_json("image_classification", "--scale", f"train={scale}", "--steps", "train", cwd=home)
     before, after = weights(whole["steps"]["train"]), weights(resumed["steps"]["train"])
     assert all(np.array_equal(before[name].view(np.uint8), after[name].view(np.uint8)) for name in before)
-
-
-def training_ranks(folder: Path) -> list[int]:
-    """The processes that train below a folder."""
-    found = []
-    for pid in carrying(str(folder / ".allranks")):
-        try:
-            if b"train_ddp.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-        except OSError:
-            continue
-    return sorted(found)
 
 
 OWN_MODEL = """
@@ -183,7 +158,7 @@ def test_a_model_of_the_users_own_trains_without_a_change_to_the_library(home, t
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/net.py").write_text(OWN_MODEL)
     values = ("epochs=5", "architecture=net.py:build", f"model_code={tmp_path / 'mine'}")
-    run = run_json("image_classification", *values, "--scale", "train=1x2", "--scale", "evaluate=1x1", cwd=home)
+    run = run_json("image_classification", *values, *ALONE, cwd=home)
     assert run["exit"] == 0, run
     assert run["steps"]["evaluate"]["metrics"]["accuracy"] > 0.8
 
@@ -193,7 +168,7 @@ def test_a_model_that_cannot_be_saved_is_refused_before_the_first_step(home, tmp
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/net.py").write_text(UNSAVEABLE)
     run = run_json(
-        "image_classification", "epochs=5", "architecture=net.py:build", f"model_code={tmp_path / 'mine'}", cwd=home
+        "image_classification", "architecture=net.py:build", f"model_code={tmp_path / 'mine'}", *ALONE, cwd=home
     )
     assert run["exit"] == 1
     lines = "\n".join(run["steps"]["train"]["failure"]["last_lines"])

@@ -11,7 +11,7 @@ import torch
 from shared.data import Array, Index, Statistics, Target
 from shared.data.write import write_index, write_shard
 from tests.components.training import weights
-from tests.dying import arm
+from tests.faults import arm
 from tests.local.support import run_json
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -32,10 +32,10 @@ def _succeeded(step: dict[str, Any], code: int) -> dict[str, Any]:
 def run_killed_trainer(
     component: str, data: Path, folder: Path, shape: str, *values: str, step: int, rank: int
 ) -> dict[str, Any]:
-    """Run one trainer as above, let a rank die of SIGKILL after a step, and the engine start it again."""
+    """Run one trainer as above, let a rank die of SIGKILL in a step, and the engine start it again."""
     folder.mkdir(exist_ok=True)
     arguments = [f"data={data}", *values, "--scale", f"{component}={shape}", "--retries", "1"]
-    document = run_json(component, *arguments, cwd=folder, **QUIET, **arm(folder / "dying", step, rank))
+    document = run_json(component, *arguments, cwd=folder, **QUIET, **arm(folder / "fault", "SIGKILL", step, rank))
     done = _succeeded(document["steps"][component], document["exit"])
     assert done["attempts"] == 2
     return done

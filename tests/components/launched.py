@@ -1,24 +1,16 @@
-"""Every trainer on a few ranks as its component starts it, and one rank killed at a moment that the test draws."""
+"""Start every trainer on a few ranks, as its component does."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
-from allranks.local.processes import catches
 from tests.components.support import source_of
 from tests.components.training import arguments
 from tests.helpers import RankResult, RunningRank, finish, free_port, started, started_ranks
-from tests.waiting import wait_for
 
 Options = Mapping[str, object]
 
@@ -27,8 +19,6 @@ TENSORFLOW_TRAINERS = ("train_tf_multiworker", "train_tf_parameter_server")
 # The environment's own mpirun, whether or not its bin folder is in PATH.
 _MPIRUN = (str(Path(sys.executable).with_name("mpirun")), "--allow-run-as-root", "--oversubscribe", "-np")
 _TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--node_rank", "0")
-_PATIENCE = 300
-"""Seconds, on a busy machine; two ranks that import TensorFlow and Horovod were seen to need 100."""
 _SCRIPTS = {"train_torchrun": "train_ddp"}  # a component without a script of its own
 
 
@@ -36,9 +26,9 @@ _SCRIPTS = {"train_torchrun": "train_ddp"}  # a component without a script of it
 def launched(
     trainer: str, data: Path, out: Path, options: Options, *, count: int = 2, before: str = "pass"
 ) -> Iterator[list[RunningRank]]:
-    """Start a trainer on `count` ranks, with `out` as their working folder; under a launcher it is the one process.
+    """Start a trainer on `count` ranks with `out` as their working folder; yield the ranks, or their launcher.
 
-    In each rank the statement `before` comes first.
+    Each rank runs the statement `before` first.
     """
     out.mkdir(parents=True, exist_ok=True)
     script = _SCRIPTS.get(trainer, trainer)
@@ -48,6 +38,7 @@ def launched(
     if trainer in MPI_TRAINERS:
         context = started(code, [job], out, [*_MPIRUN, str(count), sys.executable])
     elif trainer in TENSORFLOW_TRAINERS:
+        job["MASTER_PORT"] = str(port)  # else one that follows from the run's id, which another job may have
         context = started(code, [{**job, "TF_CONFIG": task} for task in _tasks(trainer, count)], out)
     elif trainer == "train_torchrun":
         where = ("--nproc_per_node", str(count), "--master_addr", "127.0.0.1", "--master_port", str(port))
@@ -58,61 +49,19 @@ def launched(
         yield ranks
 
 
-def run_launched(trainer: str, data: Path, out: Path, options: Options) -> list[RankResult]:
+def end_launched(
+    trainer: str, data: Path, out: Path, options: Options, *, count: int = 2, before: str = "pass"
+) -> list[RankResult]:
+    """Start a trainer as above, and wait for its end."""
+    with launched(trainer, data, out, options, count=count, before=before) as ranks:
+        return finish(ranks)
+
+
+def run_launched(trainer: str, data: Path, out: Path, options: Options, *, count: int = 2) -> list[RankResult]:
     """Train to the end and expect success."""
-    with launched(trainer, data, out, options) as ranks:
-        results = finish(ranks)
+    results = end_launched(trainer, data, out, options, count=count)
     assert not any(result.returncode for result in results), "".join(result.stderr[-3000:] for result in results)
     return results
-
-
-def kill_in_training(
-    trainer: str, data: Path, out: Path, options: Options, checkpoints: Path, draw: random.Random, longest: float
-) -> tuple[bool, str]:
-    """Train, and kill a process of it up to `longest` seconds after its first save has begun.
-
-    Returns whether it still ran, and what it printed on standard output.
-    `checkpoints` is where the folders of the saves are seen at once.
-    """
-    with launched(trainer, data, out, options) as ranks:
-        before, until = last_step(checkpoints), time.monotonic() + _PATIENCE
-        while last_step(checkpoints) <= before and all(rank.process.poll() is None for rank in ranks):
-            assert time.monotonic() < until, ranks[0].stderr
-            time.sleep(0.001)
-        time.sleep(draw.random() * longest)
-        running = all(rank.process.poll() is None for rank in ranks)
-        if running:
-            kill_one(ranks, draw)
-        return running, finish(ranks)[0].stdout
-
-
-def kill_one(ranks: list[RunningRank], draw: random.Random) -> None:
-    """SIGKILL one process that trains."""
-    with suppress(ProcessLookupError):
-        os.kill(draw.choice(_processes(ranks)), signal.SIGKILL)
-
-
-def ask_to_stop(ranks: list[RunningRank]) -> None:
-    """Send SIGTERM to one process that trains, as a node does that is taken away."""
-    os.kill(_processes(ranks)[-1], signal.SIGTERM)
-
-
-def signal_last(ranks: list[RunningRank], number: signal.Signals) -> int:
-    """Send a signal to one process that trains, a server of parameters where there is one; return its number."""
-    pid = _processes(ranks)[-1]
-    os.kill(pid, number)
-    return pid
-
-
-def wait_until_stoppable(ranks: list[RunningRank]) -> None:
-    """Wait until who goes on from a checkpoint catches SIGTERM: before that it dies of it, and loses nothing."""
-    ranks[0].wait_for("continuing from")  # a launcher, and what it forks, have handlers too before this
-    wait_for(lambda: catches(_processes(ranks)[-1], signal.SIGTERM))
-
-
-def last_step(checkpoints: Path) -> int:
-    """The newest step that has begun to be saved."""
-    return max((int(path.name[5:]) for path in checkpoints.glob("step-*")), default=0)
 
 
 def _tasks(trainer: str, workers: int) -> list[str]:
@@ -124,10 +73,3 @@ def _tasks(trainer: str, workers: int) -> list[str]:
         for role, count in counts.items()
         for index in range(count)
     ]
-
-
-def _processes(ranks: list[RunningRank]) -> list[int]:
-    """Those that train: what a launcher has started, or the ranks themselves."""
-    script, own = str(ranks[0].folder / "script.py"), [rank.process.pid for rank in ranks]
-    found = [one.pid for one in psutil.process_iter(["cmdline"]) if script in (one.info["cmdline"] or ())]
-    return [pid for pid in found if pid not in own] or own

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.helpers import ROOT, run_ranks
+from tests.helpers import ROOT, clean_environment, run_ranks, start_rank
 
 
 @dataclass(frozen=True)
@@ -40,3 +42,14 @@ def run_component(
     results = run_ranks(code, nodes, processes, {"MLFLOW_TRACKING_URI": None}, folder)
     codes = tuple(result.returncode for result in results)
     return Finished(codes, "".join(result.stdout + result.stderr for result in results))
+
+
+def run_apart(code: str, *arguments: object, framework: str, folder: Path) -> str:
+    """Run Python source without the library in its path, forked from a process with the framework; return its output."""
+    script = folder / "apart.py"
+    script.write_text(textwrap.dedent(code))
+    command = [sys.executable, str(script), *map(str, arguments)]
+    with (folder / "apart.out").open("wb") as out, (folder / "apart.err").open("wb") as err:
+        process = start_rank(command, clean_environment({"PYTHONPATH": None}), folder, out, err, framework)
+    assert process.wait() == 0, (folder / "apart.err").read_text()
+    return (folder / "apart.out").read_text()

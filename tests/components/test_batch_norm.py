@@ -89,18 +89,18 @@ def test_the_saved_model_is_measured_and_synchronised_it_is_that_of_one_rank(
     (code / "mine.py").write_text(MINE)
     (code / "net.py").write_text(NET)
     ddp: dict[str, object] = {"model_code": code}
-    own = ddp | {"script": "train_lightning", "module": "net.py:Net"}
-    trainers = {"ddp": ddp, "lightning": ddp | {"script": "train_lightning"}}
+    trainers, synced = {"ddp": ddp}, {"sync_batch_norm": "true"}
     if exhaustive:
-        trainers["own"] = own
-    synced, deepspeed = {"sync_batch_norm": "true"}, {"script": "train_deepspeed", "precision": "fp32"}
+        trainers["lightning"] = ddp | {"script": "train_lightning"}
+        trainers["own"] = ddp | {"script": "train_lightning", "module": "net.py:Net"}
     runs: dict[str, dict[str, object]] = {
         **trainers,
         **{f"{name} synced": given | synced for name, given in trainers.items()},
-        "deepspeed synced": ddp | synced | deepspeed,
         "whole": ddp | synced | {"epochs": 2},
         "continued": ddp | synced | {"epochs": 2, "resume_from": tmp_path / "ddp synced" / "checkpoints"},
     }
+    if exhaustive:
+        runs["deepspeed synced"] = ddp | synced | {"script": "train_deepspeed", "precision": "fp32"}
     told = train_in_turn(digits, [(tmp_path / "alone", ddp | synced)], **OPTIONS)[0]
     assert "note: sync_batch_norm has no effect here: one rank has all rows of a batch" in told
     train_in_turn(digits, [(tmp_path / name, given) for name, given in runs.items()], processes=2, **OPTIONS)
@@ -108,7 +108,8 @@ def test_the_saved_model_is_measured_and_synchronised_it_is_that_of_one_rank(
     for name in runs:
         assert reported(tmp_path / name) == pytest.approx(measured(digits, tmp_path / name / "model"), rel=1e-6), name
     for name, close in {"ddp": 1e-9, "lightning": 1e-9, "deepspeed": 1e-3}.items():
-        assert furthest(weights(tmp_path / "alone"), found[f"{name} synced"]) < close, name
+        if f"{name} synced" in found:
+            assert furthest(weights(tmp_path / "alone"), found[f"{name} synced"]) < close, name
     for name in trainers:
         assert furthest(found[name], found[f"{name} synced"]) > 0.01, name
     assert bit_equal(found["whole"], found["continued"])

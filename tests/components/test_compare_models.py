@@ -66,24 +66,30 @@ def test_the_best_is_named_and_every_number_kept(tmp_path):
     assert "NaN" not in (report / "comparison.json").read_text()
 
 
+def test_wrong_use_is_one_message(tmp_path):
+    failure = compare(tmp_path, "metric: accuracy")["steps"]["compare"]["failure"]
+    text = "\n".join(failure["last_lines"])
+    assert "nothing to compare" in text
+    assert "evaluation_8" in text
+    assert "Traceback" not in text
+
+
 @pytest.mark.parametrize(
-    ("inputs", "words"),
+    ("folders", "names", "metric", "message"),
     [
-        ("metric: accuracy", ["nothing to compare", "evaluation_8"]),
-        ("evaluation_1: {type: uri_folder, path: a}, metric: recall", ["'recall'", "accuracy, loss"]),
-        ("evaluation_1: {type: uri_folder, path: a}, names: 'x,y'", ["2 different names for 1 evaluations"]),
-        ("evaluation_2: {type: uri_folder, path: .}", ["metrics.json cannot be read"]),
-        ("evaluation_2: {type: uri_folder, path: b}", ["metrics.json holds no metrics by name"]),
+        ("a", "-", "recall", "'recall'.*accuracy, loss"),
+        ("a", "x,y", "accuracy", "2 different names for 1 evaluations"),
+        (".", "-", "accuracy", "metrics.json cannot be read"),
+        ("b", "-", "accuracy", "metrics.json holds no metrics by name"),
     ],
 )
-def test_wrong_use(tmp_path, inputs, words):
+def test_what_cannot_be_compared_is_refused(tmp_path, folders, names, metric, message):
+    from components.compare_models import compare_models
+
     evaluation(tmp_path / "a", accuracy=0.97, loss=0.1)
     (evaluation(tmp_path / "b") / "metrics.json").write_text("[0.97]")
-    failure = compare(tmp_path, inputs)["steps"]["compare"]["failure"]
-    text = "\n".join(failure["last_lines"])
-    for word in words:
-        assert word in text, text
-    assert "Traceback" not in text
+    with pytest.raises(ValueError, match=message):
+        compare_models.rank(compare_models.read([tmp_path / folders], names), metric, "maximize")
 
 
 @pytest.mark.skipif(not can_mount(), reason="mounting with FUSE needs root and /dev/fuse")

@@ -17,6 +17,7 @@ from sklearn import metrics as reference
 
 from shared.data import Dataset, batches
 from shared.models import ModelCard, NormalisedModel, build_network, load_model, save_model
+from tests.blob_mount import BlobFaults, blob_mount, can_mount
 from tests.components.support import Finished, run_component
 
 PICTURES = {"confusion_matrix.png", "roc.png", "calibration.png"}
@@ -122,6 +123,15 @@ def test_the_numbers_are_those_of_scikit_learn(tmp_path: Path, data: Path, model
         assert np.array_equal(np.asarray(picture.convert("L")), levels.round())
     page = (report / "index.html").read_text(encoding="utf-8")
     assert all(one["picture"] in page for one in mistakes)
+
+
+@pytest.mark.skipif(not can_mount(), reason="mounting with FUSE needs root and /dev/fuse")
+def test_a_mount_whose_listings_fail_and_lag_gets_a_whole_report(tmp_path: Path, data: Path, model: Path) -> None:
+    with blob_mount(tmp_path, BlobFaults(listings=True, lag=0.5)) as mount:
+        finished, _ = evaluate(mount, data, model, processes=2)
+        assert finished.ok, finished.output
+        written = list((tmp_path / "behind" / "report-1x2").iterdir())
+    assert {path.name for path in written} == FILES, "the folders of the ranks have gone"
 
 
 def test_a_report_without_rows_of_the_data(tmp_path: Path, data: Path, model: Path) -> None:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-import psutil
 from PIL import Image
 
 from shared.data import Dataset
 from tests.components.test_prepare_data import SHAPES, content, prepare
-from tests.helpers import ROOT
 
-SCRIPT = ROOT / "components" / "prepare_data" / "prepare_data.py"
 MODES = ("RGB", "L", "P", "RGBA", "CMYK", "1", "LA")
 
 
@@ -110,13 +104,3 @@ def test_a_class_with_one_image(tmp_path: Path) -> None:
     assert finished.output.count(f"the class 'alone' has a single item ({lonely}): two are needed") == 1
     finished, _ = prepare(tmp_path, *arguments, "--test-fraction", 0, "--validation-fraction", 0)
     assert finished.ok, finished.output
-
-
-def peak_memory(process: subprocess.Popen[bytes]) -> int:
-    """Largest resident size of a process and all below it together, in bytes; waits for its end."""
-    peak, root = 0, psutil.Process(process.pid)
-    while process.poll() is None:
-        with suppress(psutil.Error):
-            peak = max(peak, sum(one.memory_info().rss for one in [root, *root.children(recursive=True)]))
-        time.sleep(0.05)
-    return peak

@@ -7,8 +7,6 @@ import gzip
 import json
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,9 @@ from shared.data import Dataset
 from shared.data.text.tokens import SubwordTokens, train_subwords
 from shared.data.write.splits import DocumentSplitter
 from tests.components.support import Finished, run_component
-from tests.components.test_prepare_bad_files import peak_memory
 from tests.components.test_prepare_data import content
-from tests.helpers import ROOT, clean_environment
 
-SCRIPT = ROOT / "components" / "prepare_text" / "prepare_text.py"
+PRINT_PEAK = "import atexit, resource; atexit.register(lambda: print('PEAK', resource.getrusage(0).ru_maxrss))"
 SHAPES = ((1, 1), (1, 2), (2, 2), (3, 1))
 WORDS = {"animal": ("cat", "dog", "bird", "fish", "horse"), "tool": ("saw", "axe", "drill", "hammer", "żaba")}
 
@@ -53,17 +49,19 @@ def prepare(
     processes: int = 1,
     unit: int = 16 * 2**20,
     report_seconds: float = 1,
+    before: str = "pass",
 ) -> tuple[Finished, Path]:
     """Run the component's ranks with units of so many bytes, so that a small folder has many, and such reports."""
     output = folder / f"output-{nodes}x{processes}"
-    before = f"""from shared import tracking
+    patch = f"""{before}
+        from shared import tracking
         from shared.data.formats import json_lines, parquet_files
         from shared.data.text import files
         tracking.REPORT_SECONDS = {report_seconds}
         for module in (files, json_lines, parquet_files):
             module.UNIT_BYTES = {unit}"""
     words = ("--output-data", output, *arguments)
-    run = run_component("prepare_text", *words, folder=folder, nodes=nodes, processes=processes, before=before)
+    run = run_component("prepare_text", *words, folder=folder, nodes=nodes, processes=processes, before=patch)
     return run, output
 
 
@@ -295,23 +293,20 @@ def test_a_refusal_is_printed_once(tmp_path: Path, arguments: tuple[object, ...]
     assert not (tmp_path / "output" / "index.json").exists()
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
     draw = random.Random(0)
     pieces = [draw.randbytes(600).hex() for _ in range(50)]
-    with (tmp_path / "a.jsonl").open("w") as file:
-        for number in range(100_000):
-            file.write(json.dumps({"text": f"{number} {pieces[number % 50]}"}) + "\n")
-    size = (tmp_path / "a.jsonl").stat().st_size
-    assert size > 110e6
-    imports = "import numpy, concurrent.futures, zlib, json, shared.data.text.sources, time; time.sleep(1)"
-    command = [sys.executable, SCRIPT, "--dataset", "jsonl", "--data", tmp_path, "--output-data", tmp_path / "output"]
     peaks = []
-    for arguments in ([sys.executable, "-c", imports], command):
-        process = subprocess.Popen([str(part) for part in arguments], cwd=tmp_path, env=clean_environment())
-        peaks.append(peak_memory(process))
-        assert process.returncode == 0
-    assert peaks[1] - peaks[0] < 60 * 2**20, peaks
+    for rows in (5_000, 30_000):  # 6 and 36 MB
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        with (folder / "a.jsonl").open("w") as file:
+            for number in range(rows):
+                file.write(json.dumps({"text": f"{number} {pieces[number % 50]}"}) + "\n")
+        finished, _ = prepare(folder, "--dataset", "jsonl", "--data", folder, unit=2**20, before=PRINT_PEAK)
+        assert finished.ok, finished.output
+        peaks.append(int(finished.output.partition("PEAK ")[2].split()[0]) * 1024)
+    assert peaks[1] - peaks[0] < 10 * 2**20, peaks
 
 
 def test_progress_is_reported_in_bytes_and_then_in_rows(tmp_path: Path) -> None:
@@ -325,7 +320,6 @@ def test_progress_is_reported_in_bytes_and_then_in_rows(tmp_path: Path) -> None:
     for what, total in (("bytes", size), ("rows", rows)):
         assert {line["total"] for line in reports[what]} == {total}
         assert reports[what][-1]["step"] == total
-        assert all(line["metrics"][f"{what}_per_second"] > 0 for line in reports[what])
 
 
 def test_documents_that_are_kept_apart_are_said_in_the_index_alone(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from tests.components.training import (
     bit_equal,
     check_times,
     furthest,
-    kill_after,
+    kill_at,
     lines,
     refused,
     train,
@@ -27,8 +26,8 @@ from tests.components.training import (
     weights,
     write_digits,
 )
+from tests.faults import fault_code
 from tests.helpers import finish, run_ranks
-from tests.waiting import wait_for
 
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2))
 
@@ -102,23 +101,25 @@ LAYERS = "import torch\n\n\nclass Twice(torch.nn.Module):\n    def forward(self,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.exhaustive), 4])
+@pytest.mark.parametrize(
+    "processes", [pytest.param(1, marks=pytest.mark.exhaustive), 2, pytest.param(4, marks=pytest.mark.exhaustive)]
+)
 def test_a_killed_training_of_ones_own_model_ends_with_the_same_bits(processes: int, few: Path, tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
     (code / "mine.py").write_text(MINE)
     (code / "layers.py").write_text(LAYERS)
-    options = {"processes": processes, "epochs": 10, "batch_size": 16, "log_every": 1}
+    options = {"processes": processes, "epochs": 3, "batch_size": 16, "log_every": 1}
     options |= {"architecture": "mine.py:build", "model_code": code}
     train(few, tmp_path / "whole", **options)
     killed = tmp_path / "killed"
-    for steps_before_the_kill in (20, 50):
-        kill_after(steps_before_the_kill, few, killed, **options, checkpoint_every=7)
+    for step, where in ((20, "step"), (35, "files")):
+        kill_at(step, few, killed, where=where, **options, checkpoint_every=7)
     results = train(few, killed, **options, checkpoint_every=7)
     assert "continuing from" in results[0].stdout
     assert bit_equal(weights(tmp_path / "whole"), weights(killed))
     history = json.loads((killed / "metrics" / "metrics.json").read_text())["history"]
-    assert [entry["epoch"] for entry in history] == list(range(1, 11))
+    assert [entry["epoch"] for entry in history] == [1, 2, 3]
     assert len(predictions(few, killed)) == 60
 
 
@@ -126,15 +127,15 @@ def test_a_killed_training_of_ones_own_model_ends_with_the_same_bits(processes: 
 def test_a_streamed_training_is_the_same_on_any_ranks_and_after_a_kill(few: Path, tmp_path: Path) -> None:
     """Killed in the middle of epochs, and continued on other ranks."""
     data = write_digits(tmp_path / "data", rows=400, shards=9)
-    options = {"epochs": 6, "batch_size": 16, "precision": "fp64", "log_every": 1}
+    options = {"epochs": 3, "batch_size": 16, "precision": "fp64", "log_every": 1}
     streaming = {"read": "streaming", "shuffle_buffer": 0.006}
     killed = tmp_path / "killed"
     train(data, tmp_path / "whole", **options, **streaming)
-    for processes in (2, 4, 1):
-        kill_after(22, data, killed, processes=processes, **options, **streaming, checkpoint_every=5)
+    for processes, step in ((2, 12), (4, 25), (1, 39)):
+        kill_at(step, data, killed, processes=processes, **options, **streaming, checkpoint_every=5)
     train(data, killed, processes=2, **options, **streaming, checkpoint_every=5)
     assert furthest(weights(tmp_path / "whole"), weights(killed)) < 1e-12
-    assert "read shard by shard" in refused(data, killed, **{**options, "epochs": 7}, read="random")
+    assert "read shard by shard" in refused(data, killed, **{**options, "epochs": 4}, read="random")
 
 
 def test_accumulation_and_activation_checkpointing_do_not_change_the_result(few: Path, tmp_path: Path) -> None:
@@ -157,7 +158,6 @@ def test_it_leaves_what_it_promises(few: Path, tmp_path: Path) -> None:
     times = metrics["time"]
     assert times["steps"] == metrics["steps"]
     assert times["slow_ranks"] == []
-    assert times["ranks"][0]["compute_s"] > 0
     assert {f"time/{name}_s" for name in ("data", "compute", "wait", "save")} <= set(written[-2]["metrics"])
     assert "time data" in result.stdout
     assert "epoch 2/2" in result.stdout
@@ -185,9 +185,7 @@ def test_resume_from_another_folder_and_on_another_number_of_ranks(few: Path, tm
 
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Path) -> None:
     options = {"epochs": 400, "batch_size": 16, "log_every": 2, "processes": 2}
-    with training(few, tmp_path, **options) as ranks:
-        wait_for(lambda: len(lines(tmp_path)) >= 5)
-        ranks[1].kill(signal.SIGTERM)
+    with training(few, tmp_path, before=fault_code("SIGTERM", 10, 1), **options) as ranks:
         results = finish(ranks)
     assert [result.returncode for result in results] == [143, 143]
     assert "stopped by SIGTERM after step" in results[0].stdout
@@ -196,7 +194,7 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Pa
 
 
 def test_checkpoints_come_by_the_clock_too(few: Path, tmp_path: Path) -> None:
-    options = {"epochs": 8, "batch_size": 16, "log_every": 2, "processes": 2, "checkpoint_every": 10**6}
+    options = {"epochs": 1, "batch_size": 16, "log_every": 2, "processes": 2, "checkpoint_every": 10**6}
     train(few, tmp_path, **options, checkpoint_minutes=1e-6, keep_checkpoints=3)
     steps = sorted(int(path.name[5:]) for path in (tmp_path / "checkpoints").glob("step-*"))
     assert len(steps) == 3

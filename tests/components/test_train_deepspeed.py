@@ -13,7 +13,7 @@ from tests.components.training import (
     bit_equal,
     check_times,
     furthest,
-    kill_after,
+    kill_at,
     refused,
     train,
     weights,
@@ -69,7 +69,7 @@ def test_a_killed_training_ends_with_the_same_bits(stage: int, precision: str, f
     options = {**DEEPSPEED, "processes": 2, "epochs": 4, "batch_size": 16, "log_every": 1, "config": config}
     options["precision"] = precision
     train(few, tmp_path / "whole", **options)
-    kill_after(25, few, tmp_path / "killed", victim=stage % 2, **options, checkpoint_every=7)
+    kill_at(25, few, tmp_path / "killed", victim=stage % 2, **options, checkpoint_every=7)
     assert not list((tmp_path / "killed").rglob("*.pt")), "nothing is pickled"
     results = train(few, tmp_path / "killed", **options, checkpoint_every=7)
     assert "continuing from" in results[0].stdout

@@ -16,10 +16,12 @@ from shared.data import Dataset
 from shared.models.predictor import load_predictor
 from shared.training.torch.objective import objective_of
 from tests.components.support import run_component
-from tests.components.training import arguments, check_times, furthest, kill_after, lines, train, weights
+from tests.components.training import arguments, check_times, furthest, kill_at, lines, train, weights
 from tests.shared.samples import write_language_dataset
 
-STEPS = 50
+STEPS = 12
+LONG = 50
+"""Steps after which a model has learned more than chance allows."""
 OPTIONS: dict[str, Any] = {
     "script": "train_fsdp",
     "layers": 2,
@@ -64,12 +66,13 @@ def gap(one: dict[int, float], other: dict[int, float]) -> float:
 
 @pytest.mark.slow
 def test_the_losses_do_not_depend_on_how_the_model_is_divided(text: Path, tmp_path: Path, exhaustive: bool) -> None:
-    divisions = list(DIVISIONS) if exhaustive else ["1", "pipeline 2", "data 2 x tensor 2"]
+    divisions = list(DIVISIONS) if exhaustive else ["1", "data 2 x tensor 2"]
+    steps = LONG if exhaustive else STEPS
     for name in divisions:
-        train(text, tmp_path / name, **(OPTIONS | DIVISIONS[name]))
+        train(text, tmp_path / name, **(OPTIONS | {"max_steps": steps} | DIVISIONS[name]))
     alone, first = curve(tmp_path / "1"), weights(tmp_path / "1")
-    assert list(alone) == list(range(1, STEPS + 1))
-    assert alone[STEPS] < alone[1] - 2
+    assert list(alone) == list(range(1, steps + 1))
+    assert alone[steps] < alone[1] - steps / 25
     for name in divisions:
         assert gap(alone, curve(tmp_path / name)) < 1e-3, name
         assert furthest(first, weights(tmp_path / name)) < 1e-2, name
@@ -106,15 +109,13 @@ def measured(text: Path, out: Path) -> float:
 def test_a_killed_run_of_four_goes_on_on_two_and_on_one(text: Path, tmp_path: Path) -> None:
     train(text, tmp_path / "whole", **OPTIONS)
     often = OPTIONS | {"checkpoint_every": 1}
-    # With a checkpoint at each step, this is nearly always in the middle of one.
-    kill_after(15, text, tmp_path / "four", victim=2, processes=4, **often)
+    kill_at(6, text, tmp_path / "four", victim=2, where="files", processes=4, **often)
     for name, division in {"one": {"processes": 1}, "two": {"processes": 2, "tensor_parallel": 2}}.items():
         shutil.copytree(tmp_path / "four" / "checkpoints", tmp_path / name / "checkpoints")
         results = train(text, tmp_path / name, **(OPTIONS | division))
         assert "continuing from" in results[0].stdout
         rest = curve(tmp_path / name)
-        assert 14 <= min(rest) <= 30
-        assert max(rest) == STEPS
+        assert (min(rest), max(rest)) == (6, STEPS)
         assert gap(curve(tmp_path / "whole"), rest) < 1e-3
         kept = list((tmp_path / name / "checkpoints").glob("step-*"))
         assert len(kept) == 2
@@ -138,6 +139,7 @@ def test_what_saves_memory_does_not_change_the_result(text: Path, tmp_path: Path
 @pytest.mark.exhaustive
 def test_bf16_learns_through_all_three_kinds_of_parallelism(text: Path, tmp_path: Path) -> None:
     options = OPTIONS | {
+        "max_steps": LONG,
         "precision": "bf16",
         "tensor_parallel": 2,
         "pipeline_parallel": 2,
@@ -145,7 +147,7 @@ def test_bf16_learns_through_all_three_kinds_of_parallelism(text: Path, tmp_path
     }
     train(text, tmp_path, processes=4, **options)
     losses = curve(tmp_path)
-    assert losses[STEPS] < losses[1] - 2
+    assert losses[LONG] < losses[1] - 2
     assert {tensor.dtype for tensor in weights(tmp_path).values()} == {torch.float32}
 
 

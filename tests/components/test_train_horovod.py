@@ -9,7 +9,7 @@ import pytest
 from tests.components.frameworks import run_killed_trainer, run_trainer, weights_of
 from tests.components.training import check_times, furthest, train, weights, write_digits
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # test_faults.py has one training in every run
 
 SHORT = ("epochs=2", "batch_size=60")
 """Inputs of the trainings that several tests share or compare."""
@@ -28,20 +28,19 @@ def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, o
 
 @pytest.mark.timeout(600)
 def test_the_weights_are_those_of_ddp_on_any_number_of_ranks(
-    whole: dict[str, object], digits: Path, tmp_path: Path, exhaustive: bool
+    whole: dict[str, object], digits: Path, tmp_path: Path
 ) -> None:
     train(digits, tmp_path / "alone", epochs=2, batch_size=60)
     expected = weights(tmp_path / "alone")
     check_times(Path(whole["outputs"]["metrics"]), ranks=3)
     assert furthest(expected, weights_of(whole)) < 1e-5
     others = (("train_horovod", "2x2"), ("train_ddp", "2x2"), ("train_torchrun", "2x2"), ("train_horovod", "4x1"))
-    for component, shape in others if exhaustive else ():
+    for component, shape in others:
         step = run_trainer(component, digits, tmp_path, shape, *SHORT)
         check_times(Path(step["outputs"]["metrics"]), ranks=4)
         assert furthest(expected, weights_of(step)) < 1e-5
 
 
-@pytest.mark.exhaustive
 def test_accumulated_passes_give_the_same_weights(digits: Path, tmp_path: Path) -> None:
     whole = run_trainer("train_horovod", digits, tmp_path, "1x2", "epochs=1")
     parts = run_trainer("train_horovod", digits, tmp_path, "1x2", "epochs=1", "accumulation_steps=4")

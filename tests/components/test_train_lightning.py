@@ -16,19 +16,20 @@ from torch.nn.functional import cross_entropy
 from shared.checkpoint import reading
 from shared.data import Dataset
 from shared.models.predictor import load_predictor
+from tests.components.support import run_apart
 from tests.components.training import (
     arguments,
     bit_equal,
     check_times,
     furthest,
-    kill_after,
+    kill_at,
     lines,
     refused,
     train,
     weights,
     write_digits,
 )
-from tests.shared.serving import served_predictions
+from tests.shared.serving import SERVE
 
 LIGHTNING = {"script": "train_lightning", "batch_size": 24}
 
@@ -191,7 +192,7 @@ def test_a_module_of_the_users_trains_resumes_and_is_served(few: Path, code: Pat
     own = {"module": "mine.py:Net", "module_arguments": '{"hidden": 24}', "model_code": code}
     options = {**LIGHTNING, **own, "processes": 2, "epochs": 3, "log_every": 1}
     train(few, tmp_path / "whole", **options)
-    kill_after(18, few, tmp_path / "killed", **options, checkpoint_every=5)
+    kill_at(18, few, tmp_path / "killed", **options, checkpoint_every=5)
     train(few, tmp_path / "killed", **options, checkpoint_every=5)
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert "validation_accuracy" in lines(tmp_path / "whole")[-1]["metrics"]
@@ -204,7 +205,10 @@ def test_a_module_of_the_users_trains_resumes_and_is_served(few: Path, code: Pat
     assert card.arguments == {"hidden": 24}
     assert (predict(taken["x"]).argmax(1) == taken["y"]).mean() > 0.8
     assert "lightning==" in (tmp_path / "whole" / "model" / "requirements.txt").read_text()
-    (served,) = served_predictions(tmp_path, taken["x"], tmp_path / "whole" / "model")
+    np.save(tmp_path / "rows.npy", taken["x"])
+    places = (tmp_path / "rows.npy", tmp_path / "whole" / "model")
+    (answer,) = json.loads(run_apart(SERVE, *places, framework="lightning", folder=tmp_path).splitlines()[-1])
+    served = np.array(answer)
     np.testing.assert_array_equal(served.argmax(1), predict(taken["x"]).argmax(1))
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from shared.checkpoint.reading import newest_valid_checkpoint
 from tests.components.frameworks import run_killed_trainer, run_trainer, weights_of, write_line
-from tests.components.launched import last_step, launched
+from tests.components.launched import launched, run_launched
 from tests.components.support import run_component
 from tests.components.training import check_times, furthest, write_digits
+from tests.faults import fault_code
 from tests.helpers import finish
 from tests.waiting import wait_for
 
@@ -48,24 +49,18 @@ def test_changed_and_mixed_pictures_are_the_same_on_2_workers(digits: Path, tmp_
     assert furthest(*map(weights_of, runs)) < 1e-5
 
 
-@pytest.fixture(scope="module")
-def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """What two workers train without a kill."""
-    return run_trainer("train_tf_multiworker", digits, tmp_path_factory.mktemp("whole"), "2x1", *SHORT)
-
-
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
-def test_horovod_with_keras_does_synchronise(
-    whole: dict[str, object], digits: Path, tmp_path: Path, exhaustive: bool
-) -> None:
+@pytest.mark.parametrize(("shape", "ranks"), [("1x1", 1), ("2x1", 2), ("2x2", 4)])
+def test_horovod_with_keras_does_synchronise(shape: str, ranks: int, digits: Path, tmp_path: Path) -> None:
     """`horovod.keras.DistributedOptimizer` does not under Keras 3: each rank would end with weights of its own."""
-    shapes = (("2x1", 2), *((("1x1", 1), ("2x2", 4)) if exhaustive else ()))
-    for shape, ranks in shapes:
-        step = run_trainer("train_horovod_keras", digits, tmp_path, shape, *SHORT)
-        check_times(Path(step["outputs"]["metrics"]), ranks=ranks)
-        assert furthest(weights_of(whole), weights_of(step)) < 1e-5
+    whole = run_trainer("train_tf_multiworker", digits, tmp_path, "2x1", *SHORT)
+    step = run_trainer("train_horovod_keras", digits, tmp_path, shape, *SHORT)
+    check_times(Path(step["outputs"]["metrics"]), ranks=ranks)
+    assert furthest(weights_of(whole), weights_of(step)) < 1e-5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_parameter_server_goes_on_after_a_kill_and_evaluate_takes_its_model(digits: Path, tmp_path: Path) -> None:
     values = ("epochs=8", "checkpoint_every=20", "log_every=10")
@@ -89,21 +84,20 @@ def test_parameter_server_takes_a_regression(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_saved_model_is_served_by_mlflow_without_pickle(
-    whole: dict[str, object], digits: Path, tmp_path: Path, exhaustive: bool
-) -> None:
+@pytest.mark.parametrize("architecture", ["mlp", pytest.param("resnet", marks=pytest.mark.exhaustive)])
+def test_a_saved_model_is_served_by_mlflow_without_pickle(architecture: str, digits: Path, tmp_path: Path) -> None:
     import mlflow
 
     from shared.models.predictor import load_predictor
 
-    values = ("epochs=1", "architecture=resnet")
-    steps = [whole, *([run_trainer("train_tf_multiworker", digits, tmp_path, "1x1", *values)] if exhaustive else ())]
-    for step in steps:
-        folder = Path(step["outputs"]["model"])
-        assert not [path for path in folder.rglob("*") if path.suffix in (".pkl", ".pickle", ".keras", ".h5")]
-        predict, card = load_predictor(folder, "cpu")
-        rows = np.zeros((3, *card.input_shape), card.input_dtype)
-        assert np.allclose(mlflow.pyfunc.load_model(str(folder)).predict(rows), predict(rows), atol=1e-6)
+    options = {"epochs": 1, "architecture": architecture}
+    run_launched("train_tf_multiworker", digits, tmp_path, options, count=1)
+    check_times(tmp_path / "metrics", ranks=1)
+    folder = tmp_path / "model"
+    assert not [path for path in folder.rglob("*") if path.suffix in (".pkl", ".pickle", ".keras", ".h5")]
+    predict, card = load_predictor(folder, "cpu")
+    rows = np.zeros((3, *card.input_shape), card.input_dtype)
+    assert np.allclose(mlflow.pyfunc.load_model(str(folder)).predict(rows), predict(rows), atol=1e-6)
 
 
 OWN = """
@@ -150,20 +144,13 @@ def test_a_compiled_transformer_is_the_same_on_two_ranks(component: str, digits:
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_training_ends_with_the_same_bits(whole: dict[str, object], digits: Path, tmp_path: Path) -> None:
-    values = (*SHORT, "checkpoint_every=7", "log_every=1")
-    killed = run_killed_trainer("train_tf_multiworker", digits, tmp_path, "2x1", *values, step=17, rank=1)
-    assert "continuing from" in killed["logs"]
-    assert furthest(weights_of(whole), weights_of(killed)) == 0
-
-
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("asked", ["a server", pytest.param("a worker", marks=pytest.mark.exhaustive)])
 def test_whichever_process_is_asked_to_stop_the_coordinator_saves(asked: str, tmp_path: Path) -> None:
-    line, out = write_line(tmp_path / "line"), tmp_path / "out"
+    line, out, reached = write_line(tmp_path / "line"), tmp_path / "out", tmp_path / "reached"
     options = {"epochs": 10_000, "batch_size": 16, "checkpoint_every": 20, "log_every": 10}
-    with launched("train_tf_parameter_server", line, out, options) as ranks:
-        wait_for(lambda: last_step(out / "checkpoints") or any(rank.process.poll() for rank in ranks))
+    note = fault_code("nothing", 30, 0, once=reached)
+    with launched("train_tf_parameter_server", line, out, options, before=note) as ranks:
+        wait_for(reached.exists, [rank.process for rank in ranks])
         ranks[2 if asked == "a server" else 1].kill(signal.SIGTERM)
         results = finish(ranks)
     codes = [143, 0, 143] if asked == "a server" else [143, 143, 0]

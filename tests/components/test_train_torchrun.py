@@ -16,8 +16,8 @@ import yaml
 
 from allranks.spec.expressions import render_command
 from tests.components.training import check_times, furthest, lines, train, weights, write_digits
+from tests.faults import arm
 from tests.helpers import ROOT, azure_variables, clean_environment, free_port
-from tests.local.support import carrying
 from tests.waiting import wait_for
 
 FOLDER = ROOT / "components" / "train_torchrun"
@@ -45,21 +45,28 @@ def command(values: dict[str, object]) -> str:
     return render_command(document["command"], known, {name: str(values[name]) for name in document["outputs"]})
 
 
-OPTIONS: dict[str, object] = {"epochs": 3, "batch_size": 16, "log_every": 1, "checkpoint_every": 4}
-STEPS = list(range(1, 3 * (280 // 16) + 1))
+OPTIONS: dict[str, object] = {"epochs": 2, "batch_size": 16, "log_every": 1, "checkpoint_every": 4}
+STEPS = list(range(1, 2 * (280 // 16) + 1))
 
 
 @contextmanager
-def two_nodes(folder: Path, data: Path, **values: object) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The command on two nodes, in folders ``node0`` and ``node1``; what is left of them at the end is killed."""
+def two_nodes(
+    folder: Path, data: Path, fault: tuple[str, int, int], **values: object
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run the command on two nodes, in folders ``node0`` and ``node1``, with a fault once; kill what is left at the end.
+
+    The fault is its kind, step and rank, as of `fault_at`.
+    """
     out = folder / "out"
     outputs = {"model": out / "model", "checkpoints": out / "checkpoints", "metrics": out / "metrics"}
     line = command({"data": data, **OPTIONS, **outputs, **values})
     port, path = free_port(), f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where torchrun is
-    nodes = []
+    nodes, armed = [], arm(folder / "fault", *fault)
     try:
         for node in range(2):
-            environment = clean_environment(azure_variables(node, 2, 1, port)) | {"PYTHONPATH": "", "PATH": path}
+            environment = (
+                clean_environment(azure_variables(node, 2, 1, port)) | {"PYTHONPATH": "", "PATH": path} | armed
+            )
             working = snapshot(folder / f"node{node}")
             nodes.append(subprocess.Popen(["bash", "-c", line], cwd=working, env=environment))
         yield nodes
@@ -71,22 +78,23 @@ def two_nodes(folder: Path, data: Path, **values: object) -> Iterator[list[subpr
 
 
 @pytest.mark.slow
-def test_two_nodes_of_two_ranks_one_of_which_is_killed_end_with_the_weights_of_one_rank(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_two_nodes_one_rank_of_which_is_killed_end_with_the_weights_of_one_rank(processes: int, tmp_path: Path) -> None:
     data = write_digits(tmp_path / "data", rows=400)
-    with two_nodes(tmp_path, data, processes_per_node=2) as nodes:
-        kill_rank(3, tmp_path / "node0", 14)
-        assert [node.wait(150) for node in nodes] == [0, 0]
-    check_times(tmp_path / "out" / "metrics", ranks=4)
+    with two_nodes(tmp_path, data, ("SIGKILL", 14, 2 * processes - 1), processes_per_node=processes) as nodes:
+        assert [node.wait() for node in nodes] == [0, 0]
+    check_times(tmp_path / "out" / "metrics", ranks=2 * processes)
     check_result(tmp_path, data)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_with_min_nodes_one_node_goes_on_without_the_other_with_the_same_rows(tmp_path: Path) -> None:
     data = write_digits(tmp_path / "data", rows=400)
-    with two_nodes(tmp_path, data, processes_per_node=1, min_nodes=1) as nodes:
-        wait_for(lambda: len(lines(tmp_path / "node0")) >= 14)
+    with two_nodes(tmp_path, data, ("nothing", 14, 1), processes_per_node=1, min_nodes=1) as nodes:
+        wait_for((tmp_path / "fault" / "happened").exists, nodes)
         kill_all_in(tmp_path / "node1")
-        assert nodes[0].wait(180) == 0
+        assert nodes[0].wait() == 0
     check_result(tmp_path, data)
 
 
@@ -104,14 +112,6 @@ def kill_all_in(folder: Path) -> None:
         with suppress(OSError):
             if working.readlink().is_relative_to(folder):
                 os.kill(int(working.parent.name), signal.SIGKILL)
-
-
-def kill_rank(rank: int, folder: Path, steps: int) -> None:
-    """Kill a rank that was started by torchrun when so many lines of metrics are in the folder of the first node."""
-    wait_for(lambda: len(lines(folder)) >= steps)
-    marks = (f"\0RANK={rank}\0", "TORCHELASTIC_RESTART_COUNT=0", str(folder.parent / "out"))
-    for pid in set.intersection(*(set(carrying(mark)) for mark in marks)):
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_the_folder_holds_no_copy_of_the_script() -> None:

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from shared.data import Dataset
 from shared.distributed import Refusal
 from shared.models.predictor import load_predictor
-from tests.components.training import bit_equal, check_times, furthest, kill_after, train, weights
-from tests.helpers import run_python
+from tests.components.support import run_apart
+from tests.components.training import bit_equal, check_times, furthest, kill_at, train, weights
 from tests.shared.samples import write_language_dataset, write_text_classification_dataset
 
 TINY = {
@@ -52,6 +52,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def with_dropout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A configuration of which two ranks draw random numbers."""
+    folder = tmp_path_factory.mktemp("dropout")
+    config = {name: value for name, value in TINY.items() if "dropout" not in name}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_ranks_passes_and_sharding_do_not_change_the_result(
@@ -73,7 +82,7 @@ def test_a_killed_training_ends_with_the_same_bits(passages: Path, tmp_path: Pat
         "processes": 3,
     }  # the built-in model, with dropout; from 3 ranks on, another order is other bits
     train(passages, tmp_path / "whole", **options)
-    kill_after(8, passages, tmp_path / "killed", **options, checkpoint_every=3)
+    kill_at(8, passages, tmp_path / "killed", **options, checkpoint_every=3)
     results = train(passages, tmp_path / "killed", **options, checkpoint_every=3)
     assert "continuing from" in results[0].stdout
     assert bit_equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
@@ -83,8 +92,10 @@ def test_a_killed_training_ends_with_the_same_bits(passages: Path, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharding", ["fsdp", pytest.param("deepspeed", marks=pytest.mark.exhaustive)])
-def test_a_sharded_training_goes_on_with_the_same_bits(sharding: str, passages: Path, tmp_path: Path) -> None:
-    options = {**OPTIONS, "sharding": sharding, "processes": 2, "checkpoint_every": 9}
+def test_a_sharded_training_goes_on_with_the_same_bits(
+    sharding: str, passages: Path, with_dropout: Path, tmp_path: Path
+) -> None:
+    options = {**OPTIONS, "base_config": with_dropout, "sharding": sharding, "processes": 2, "checkpoint_every": 9}
     train(passages, tmp_path / "whole", **options)
     before = tmp_path / "whole" / "checkpoints"
     newest = max(before.glob("step-00000010/rank-00001-*.safetensors"))
@@ -120,8 +131,8 @@ model = mlflow.pyfunc.load_model({str(model)!r})
 print(model.predict(pandas.DataFrame({{"text": texts}})).tolist())
 print(model.predict(pandas.DataFrame({{"tokens": tokens}})).tolist())
 """
-    done = run_python(code, cwd=tmp_path, env={"PYTHONPATH": None})  # the saved model needs nothing of the library
-    for line in done.stdout.splitlines()[-2:]:
+    said = run_apart(code, framework="transformers", folder=tmp_path)  # the saved model needs nothing of the library
+    for line in said.splitlines()[-2:]:
         assert np.allclose(json.loads(line), expected, atol=1e-5)
 
     folder = model / "artifacts" / "model" / "huggingface"  # what from_pretrained reads is a base model again

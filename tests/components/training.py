@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from shared.data.write import write_index, write_shard
 from shared.data.write.spool import Spool
 from shared.data.write.writer import write_picture_shard
 from tests.components.support import source_of
+from tests.faults import Moment, fault_code
 from tests.helpers import ROOT, RankResult, RunningRank, finish, free_port, started_ranks
 
 IMAGE = Array((8, 8, 1), "uint8")
@@ -110,10 +112,10 @@ def train(data: Path, out: Path, *, nodes: int = 1, processes: int = 1, **option
     return results
 
 
-def kill_after(step: int, data: Path, out: Path, *, victim: int = 0, **options: Any) -> None:
-    """Train, and let one of the ranks die of SIGKILL after a step."""
-    with training(data, out, before=f"from tests.dying import die_at; die_at({step}, {victim})", **options) as ranks:
-        assert any(result.returncode for result in finish(ranks))
+def kill_at(step: int, data: Path, out: Path, *, victim: int = 0, where: Moment = "step", **options: Any) -> None:
+    """Train, and let one of the ranks die of SIGKILL in an optimizer step, counted from the start of the training."""
+    with training(data, out, before=fault_code("SIGKILL", step, victim, where=where), **options) as ranks:
+        assert finish(ranks)[victim].returncode == -signal.SIGKILL
 
 
 def refused(data: Path, out: Path, *, processes: int = 1, **options: object) -> str:
@@ -146,19 +148,16 @@ def bit_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> b
 
 
 def check_times(metrics: Path, ranks: int = 2) -> None:
-    """See that the folder `metrics` divides the time of so many ranks, who all have computed and waited.
-
-    It says, too, for how long a checkpoint keeps them from training.
-    """
+    """Check that the folder `metrics` divides the time of each rank, and has the time of the checkpoints."""
     document = json.loads((metrics / "metrics.json").read_text())
-    assert 0 < document["checkpoint_stall_ms"] <= 1e3 * document["checkpoint_stall_seconds"]
+    assert 0 <= document["checkpoint_stall_ms"] <= 1e3 * document["checkpoint_stall_seconds"]
     times = document["time"]
     assert [rank["rank"] for rank in times["ranks"]] == list(range(ranks))
     assert times["steps"] > 0
     for rank in times["ranks"]:
         shares = [rank[f"{name}_share"] for name in ("data", "compute", "wait", "save")]
         assert abs(sum(shares) - 1) < 1e-4
-        assert min(rank["compute_s"], rank["wait_s"]) > 0
+        assert {"compute_s", "wait_s"} <= set(rank)
 
 
 def lines(out: Path) -> list[dict[str, Any]]:
