@@ -47,9 +47,17 @@ MODULES = {
     "data": ("sklearn.datasets", "pyarrow.parquet", "pyarrow.csv", "tokenizers"),
     "torch": TORCH,
     "report": (*TORCH, "matplotlib.pyplot"),
-    "deepspeed": (*TORCH, "deepspeed"),
+    "deepspeed": (*TORCH, "deepspeed", "torch._inductor.compile_fx"),  # its engine imports Inductor
     "lightning": (*TORCH, "lightning.pytorch"),
-    "transformers": (*TORCH, "transformers.trainer", "transformers.modeling_utils", "accelerate"),
+    # The Trainer imports DeepSpeed and MLflow when it is made.
+    "transformers": (
+        *TORCH,
+        "transformers.trainer",
+        "transformers.modeling_utils",
+        "accelerate",
+        "deepspeed",
+        "mlflow",
+    ),
     "tensorflow": ("tensorflow", "keras", "safetensors.numpy"),
 }
 """What is imported for the ranks of each framework, and for the command line."""
