@@ -83,17 +83,15 @@ def test_the_same_again_is_reused_and_says_where_everything_is(main_job, home):
 
 
 @pytest.mark.slow
-def test_the_number_of_ranks_does_not_change_the_result(main_job, home, exhaustive):
+@pytest.mark.exhaustive  # tests/components/test_train_ddp.py has one and four ranks in every run
+def test_the_number_of_ranks_does_not_change_the_result(main_job, home):
     reference = run_json("image_classification", *ALONE, cwd=home)
     others = (
         ("image_classification", "1x2"),
         ("image_classification", "2x1"),
         ("image_classification_torchrun", "2x2"),
     )
-    runs = [
-        run_json(name, "--scale", f"train={scale}", "--scale", "evaluate=1x1", cwd=home)
-        for name, scale in (others if exhaustive else ())
-    ]
+    runs = [run_json(name, "--scale", f"train={scale}", "--scale", "evaluate=1x1", cwd=home) for name, scale in others]
     for run in (main_job, *runs):
         assert run["exit"] == 0, run
         assert largest_difference(weights(reference["steps"]["train"]), weights(run["steps"]["train"])) < 1e-5
@@ -113,21 +111,21 @@ def test_in_float64_larger_models_agree_to_nine_digits(home, architecture):
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", ["1x1", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("1x2", "2x2"))])
 def test_a_training_whose_rank_and_then_whose_engine_is_killed_ends_with_the_same_bits(home, tmp_path, scale):
-    arguments = ("image_classification", "train.checkpoint_every=7", "--scale", f"train={scale}", "--steps", "train")
-    last = int(scale[0]) * int(scale[2]) - 1
-    died = run_json(*arguments, "--retries", "0", cwd=tmp_path, **arm(tmp_path / "first", "SIGKILL", 30, last))
+    arguments = ("image_classification", "epochs=4", "--scale", f"train={scale}", "--steps", "train")
+    often, last = "train.checkpoint_every=7", int(scale[0]) * int(scale[2]) - 1
+    died = run_json(*arguments, often, "--retries", "0", cwd=tmp_path, **arm(tmp_path / "first", "SIGKILL", 30, last))
     assert died["exit"] == 1, died
     variables = environ(**arm(tmp_path / "second", "hang", 60, last))
-    engine = subprocess.Popen(command("run", *arguments), cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL)
+    engine = subprocess.Popen(command("run", *arguments, often), cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL)
     wait_for((tmp_path / "second" / "happened").exists, [engine])
     engine.kill()
     engine.wait()
     wait_for(lambda: not carrying(str(tmp_path / ".allranks")))
-    resumed = run_json(*arguments, cwd=tmp_path)
+    resumed = run_json(*arguments, often, cwd=tmp_path)
     assert resumed["exit"] == 0, resumed
     log = (Path(resumed["steps"]["train"]["folder"]) / "user_logs/std_log_process_0.txt").read_text()
     assert "continuing from" in log, log
-    whole = run_json("image_classification", "--scale", f"train={scale}", "--steps", "train", cwd=home)
+    whole = run_json(*arguments, cwd=home)
     before, after = weights(whole["steps"]["train"]), weights(resumed["steps"]["train"])
     assert all(np.array_equal(before[name].view(np.uint8), after[name].view(np.uint8)) for name in before)
 

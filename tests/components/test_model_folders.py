@@ -74,7 +74,7 @@ def check_same_logits(out: Path, text: Path, tolerance: float = 1e-5) -> None:
 @pytest.mark.parametrize(
     ("script", "options"),
     [
-        ("train_fsdp", {"processes": 4, "tensor_parallel": 2, "key_value_heads": 2}),
+        ("train_fsdp", {"processes": 2, "tensor_parallel": 2, "key_value_heads": 2}),
         pytest.param(
             "train_fsdp",
             {"processes": 2, "pipeline_parallel": 2, "accumulation_steps": 2},
