@@ -85,7 +85,6 @@ def blob_mount(place: Path, faults: BlobFaults = WORST) -> Iterator[Path]:
     behind, mount = place / "behind", place / "mount"
     for folder in (behind, mount):
         folder.mkdir(parents=True, exist_ok=True)
-    from tests.waiting import wait_for  # not at the top: as a program this file stands alone
 
     command = [sys.executable, __file__, str(behind), str(mount), json.dumps(asdict(faults))]
     with subprocess.Popen(command) as server:
