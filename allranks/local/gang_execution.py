@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import sys
 import time
@@ -108,6 +109,9 @@ class GangExecution(StepExecution):
         places = make_places(self.workplace.outputs, self.step.outputs)
         outputs = {name: self._shown_path(path) for name, path in places.items()}
         context = self._launch_context(inputs, outputs)
+        # Of this attempt's control plane: other users of the machine can read the run's id.
+        token = {"ALLRANKS_JOB_TOKEN": secrets.token_hex(16)}
+        context = replace(context, shared={**context.shared, **token})
         writes = (self.workplace.outputs, *copies.values())
         context = replace(context, reads=tuple(data.values()), writes=writes, temporary=self._temporary)
         inherited = self.step.host.inherited(self.context.environ, self.python)

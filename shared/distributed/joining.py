@@ -81,9 +81,14 @@ def join_world(launch: Launch, environ: Environ, timeout: float) -> Control:
 
 
 def _job_token(launch: Launch, environ: Environ) -> str:
-    """What the processes of one job have in common: a hash of the ids of run and launch, else of the address."""
+    """Return what the processes of one job have in common, as a hash: the engine's token, ids, or the address.
+
+    The token is a secret that `allranks run` gives the ranks of an attempt. On Azure ML no variable is one: there the
+    token keeps ranks of other jobs apart, and the nodes' network keeps others out.
+    """
     # Not the world's size: ranks that disagree about that should hear so, and not meet a stranger.
-    known = job_id(environ, launch.launcher) or f"{launch.main_address}\n{launch.main_port}"
+    known = environ.get("ALLRANKS_JOB_TOKEN") or job_id(environ, launch.launcher)
+    known = known or f"{launch.main_address}\n{launch.main_port}"
     return hashlib.sha256(known.encode()).hexdigest()
 
 

@@ -23,7 +23,7 @@ ALWAYS = {
     "AZ_BATCHAI_NODE_IP", "AZ_BATCHAI_JOB_MASTER_NODE_IP", "AZ_BATCHAI_TASK_INDEX", "AZ_BATCH_NODE_IS_DEDICATED",
     "NCCL_SOCKET_IFNAME", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID",
     "MLFLOW_EXPERIMENT_NAME", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "OMP_NUM_THREADS", "TMPDIR", "AZURE_ML_OUTPUT_out", "out", "PIP_PYTHON",
-    "ACCELERATE_USE_CPU",
+    "ACCELERATE_USE_CPU", "ALLRANKS_JOB_TOKEN",
 }  # fmt: skip
 PYTORCH = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
 SHELL = {"_", "SHLVL", "OLDPWD", "PWD", "PATH", "LC_CTYPE"}
@@ -78,6 +78,8 @@ def test_pytorch_on_two_nodes_of_two_ranks(tmp_path):
         assert {name: seen[name] for name in expected} == {name: str(value) for name, value in expected.items()}
         assert "LOCAL_WORLD_SIZE" not in seen
     assert len({seen["MASTER_PORT"] for seen in ranks}) == 1
+    (token,) = {seen["ALLRANKS_JOB_TOKEN"] for seen in ranks}
+    assert len(token) == 32
     assert len({seen["TMPDIR"] for seen in ranks}) == 2, "each node has its own"
     assert len({seen["PWD"] for seen in ranks}) == 2
 

@@ -493,3 +493,15 @@ def test_any_environment_gives_a_launch_that_holds_together_or_an_error(variable
     assert launch.rank // launch.local_world_size == launch.node_rank
     assert launch.local_rank == launch.rank % launch.local_world_size or launch.launcher == "openmpi"
     assert launch.num_nodes * launch.local_world_size == launch.world_size
+
+
+def test_the_control_planes_token_is_the_engines_secret_where_there_is_one() -> None:
+    from shared.distributed.joining import _job_token
+
+    variables = azure_pytorch(0, 1, 2)
+    known, others, secret = (_job_token(detect(variables), variables | more) for more in ({}, OTHER_RUN, SECRET))
+    assert len({known, others, secret}) == 3
+    assert secret == _job_token(detect(variables), variables | SECRET | OTHER_RUN)
+
+
+OTHER_RUN, SECRET = {"AZUREML_RUN_ID": "another"}, {"ALLRANKS_JOB_TOKEN": "a secret of the attempt"}
