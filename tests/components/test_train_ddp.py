@@ -235,6 +235,8 @@ def test_other_settings_than_the_checkpoints_are_refused(few: Path, tmp_path: Pa
     said = refused(few, tmp_path, epochs=2, batch_size=32, seed=7)
     assert "batch_size was 16 and is now 32" in said
     assert "seed was 0 and is now 7" in said
+    shown = train(few, tmp_path, epochs=2, batch_size=16, learning_rate=0.001)[0].stdout
+    assert "changed since that checkpoint: epochs was 1 and is now 2; learning_rate was 0.006 and is now 0.001" in shown
 
 
 USELESS = """

@@ -51,9 +51,9 @@ class TrainingPosition:
 class CheckpointPlan:
     """Where a training keeps its checkpoints, and from which others it continues while it has none.
 
-    The `identity` is what makes it another training if it differs; the number of ranks may change. Ranks that save wait
-    for each other for the `timeout`. `keep` says which checkpoints stay; to `verify` is to read all bytes of one before
-    it is gone on from.
+    The `identity` is what makes it another training if it differs; the number of ranks may change, and so may the
+    `others`, which are named then. Ranks that save wait for each other for the `timeout`. `keep` says which checkpoints
+    stay; to `verify` is to read all bytes of one before it is gone on from.
     """
 
     folder: Path
@@ -62,6 +62,7 @@ class CheckpointPlan:
     timeout: timedelta
     keep: KeepRule = field(default_factory=KeepRule)
     verify: bool = False
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan:
@@ -82,6 +83,9 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
     if is_text and data.index.text is not None:
         facts["documents"] = data.index.text.documents
     kept = settings.checkpoints
+    others = {
+        name: one for name, one in values.items() if name not in same and isinstance(one, bool | int | float | str)
+    }
     return CheckpointPlan(
         kept.checkpoints,
         kept.resume_from,
@@ -89,6 +93,7 @@ def plan_checkpoints(settings: TrainerSettings, data: Dataset) -> CheckpointPlan
         settings.timeouts.step,
         KeepRule(kept.keep_checkpoints, kept.keep_every),
         kept.verify_checkpoints,
+        others,
     )
 
 
@@ -172,6 +177,7 @@ class CheckpointSaver(ABC):
                 position = TrainingPosition(**state["position"])
                 self.own_step = position.step if path.is_relative_to(plan.folder) else None
                 self.world.note(f"continuing from {path}: step {position.step}, epoch {position.epoch + 1}")
+                self._note_changes(state["others"])
                 return position
             damaged = f"{path}: {why}"
             if self.world.is_main:
@@ -187,6 +193,13 @@ class CheckpointSaver(ABC):
             )
         return TrainingPosition()
 
+    def _note_changes(self, before: Mapping[str, Any]) -> None:
+        now = self.plan.others
+        changed = [name for name in now if name in before and before[name] != now[name]]
+        if changed:
+            pairs = "; ".join(f"{name} was {before[name]!r} and is now {now[name]!r}" for name in changed)
+            self.world.note(f"changed since that checkpoint: {pairs}")
+
     def _try_load(self, path: Path) -> tuple[Mapping[str, Any], str | None]:
         """Put a checkpoint back: its state, and what is wrong with it."""
         try:
@@ -201,7 +214,12 @@ class CheckpointSaver(ABC):
 
     def _state(self, position: TrainingPosition) -> dict[str, Any]:
         """Give what a checkpoint of any framework keeps besides tensors."""
-        return {"position": asdict(position), "settings": self.identity, "world_size": self.world.world_size}
+        return {
+            "position": asdict(position),
+            "settings": self.identity,
+            "others": self.plan.others,
+            "world_size": self.world.world_size,
+        }
 
     def _kept(self, saved: CheckpointReader) -> Mapping[str, Any]:
         """Give what `_state` gave when a checkpoint was written."""

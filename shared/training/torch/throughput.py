@@ -8,18 +8,23 @@ from shared.distributed import World
 from shared.models import DecoderSettings, ModelCard
 
 _PEAKS = {
+    "GB200": 2500e12,
     "B200": 2250e12,
     "H200": 989e12,
     "H100 NVL": 835e12,
     "H100 PCIe": 756e12,
     "H100": 989e12,
+    "MI300X": 1307e12,
+    "RTX PRO 6000": 504e12,
+    "L40S": 362e12,
+    "L4": 121e12,
     "A100": 312e12,
     "A10": 125e12,
     "V100": 125e12,
     "T4": 65e12,
 }
-"""Dense operations per second in half precision by a part of the GPU's name, from NVIDIA's data sheets; the first that
-fits counts."""
+"""Dense operations per second in half precision by a part of the GPU's name, from the makers' data sheets; the first
+that fits counts."""
 
 TF32_SHARE = 0.5
 """What TF32, in which float32 is multiplied on GPUs, reaches of it."""
