@@ -123,8 +123,8 @@ class GangExecution(StepExecution):
         self.shown_variables = shown_variables(commands[0].environ, inherited)
         self._kills_before = self._kill_counter.mark()
         end, spare = self.step.host.end, self.step.spare_nodes
-        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare)
         self.due = None if self.step.timeout is None else time.monotonic() + self.step.timeout
+        self.gang = RankGang(commands, guard, marker, self.context.umask, end, locked, spare)
 
     def _make_overlays(self) -> None:
         """Make the places where its commands may install packages, as far as they are not there."""

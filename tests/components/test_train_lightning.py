@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from shared.checkpoint import reading
 from shared.data import Dataset
 from shared.models.predictor import load_predictor
-from tests.components.support import run_apart
 from tests.components.training import (
     arguments,
     bit_equal,
@@ -29,7 +28,7 @@ from tests.components.training import (
     weights,
     write_digits,
 )
-from tests.shared.serving import SERVE
+from tests.shared.serving import served_apart
 
 LIGHTNING = {"script": "train_lightning", "batch_size": 24}
 
@@ -205,10 +204,7 @@ def test_a_module_of_the_users_trains_resumes_and_is_served(few: Path, code: Pat
     assert card.arguments == {"hidden": 24}
     assert (predict(taken["x"]).argmax(1) == taken["y"]).mean() > 0.8
     assert "lightning==" in (tmp_path / "whole" / "model" / "requirements.txt").read_text()
-    np.save(tmp_path / "rows.npy", taken["x"])
-    places = (tmp_path / "rows.npy", tmp_path / "whole" / "model")
-    (answer,) = json.loads(run_apart(SERVE, *places, framework="lightning", folder=tmp_path).splitlines()[-1])
-    served = np.array(answer)
+    (served,) = served_apart(tmp_path, {tmp_path / "whole" / "model": taken["x"]})
     np.testing.assert_array_equal(served.argmax(1), predict(taken["x"]).argmax(1))
 
 
