@@ -15,6 +15,7 @@ from tools import pages, renew
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_nothing_is_stale(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["renew", "--check"])
     assert (renew.main(), capsys.readouterr().out) == (0, ""), "renew them with: make renew"
@@ -60,6 +61,7 @@ def test_the_yaml_of_a_page_is_a_sound_step(name: str, tmp_path: Path) -> None:
     assert check_document(read_spec(file, resolve=catalogue.resolve)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue.COMPONENTS)
 def test_the_python_of_a_page_makes_the_same_step(name: str, tmp_path: Path) -> None:
     from azure.ai.ml import Input

@@ -186,6 +186,7 @@ def test_a_batch_that_the_ranks_do_not_divide_is_refused_once_with_the_arithmeti
     assert "Traceback" not in text
 
 
+@pytest.mark.slow
 def test_by_name_by_yaml_and_by_python_the_plan_is_the_same(home):
     root = Path(__file__).parents[1] / "pipelines"
     targets = (

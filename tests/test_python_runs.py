@@ -81,6 +81,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_script_runs_as_on_the_command_line(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = allranks.run("train.py", scale="2x2", arguments=["--epochs", 3], check=True)
     printed = capsys.readouterr()

@@ -118,6 +118,7 @@ def commands_here(pipeline: Pipeline) -> dict[str, str]:
     return {name: step.command({}, {}) for name, step in plan_pipeline(pipeline).steps.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["job.yaml", "of_component.yaml"])
 def test_yaml(folder: Path, file: str) -> None:
     job = load_job(folder / file)

@@ -29,6 +29,7 @@ def choosing(n: int = 3):
 """
 
 
+@pytest.mark.slow
 def test_a_step_that_decides_is_sent_where_the_preview_is_switched_on(tmp_path: Path) -> None:
     file = branching(tmp_path)
     of_a_job = file.read_text().replace("{type: boolean, default: false}", "false")

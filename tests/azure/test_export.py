@@ -13,6 +13,7 @@ from allranks.cli.main import main
 SAMPLES = Path(__file__).parent / "samples" / "pipelines.py"
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_files_and_names_the_next_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -24,6 +25,7 @@ def test_the_command_writes_the_files_and_names_the_next_one(
     assert json.loads(capsys.readouterr().out)["files"] == [str(output), str(output.with_name("whole.inner.yaml"))]
 
 
+@pytest.mark.slow
 def test_what_is_no_python_pipeline_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "image_classification"]) == 2
     assert "It is YAML already" in capsys.readouterr().err

@@ -74,6 +74,7 @@ def through_yaml(file: Path, function: str, folder: Path) -> tuple[Any, Any]:
         return job, load_job(output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "function"),
     [("all_fields.py", "full"), ("pipelines.py", "everything_built"), ("pipelines.py", "tuned_built")],
@@ -87,6 +88,7 @@ def test_every_field_arrives(file: str, function: str, tmp_path: Path) -> None:
     assert loaded._validate().error_messages == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(catalogue.PIPELINES))
 def test_every_pipeline_of_the_library(name: str) -> None:
     file = PIPELINES / f"{name}.yaml"
@@ -156,11 +158,13 @@ def test_parallel_steps_arrive(kinds_file: Path, tmp_path: Path) -> None:
     assert loaded._validate().error_messages == {}
 
 
+@pytest.mark.slow
 def test_a_task_that_a_step_has_of_its_own_is_refused(kinds_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="step one: task"):
         through_yaml(kinds_file, "changed_task", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_step_that_allranks_does_not_know_is_refused(kinds_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="step copied is of type 'data_transfer', which allranks does not export"):
         through_yaml(kinds_file, "copying", tmp_path)
@@ -168,6 +172,7 @@ def test_a_step_that_allranks_does_not_know_is_refused(kinds_file: Path, tmp_pat
         read_python_pipeline(f"{kinds_file}:copying")
 
 
+@pytest.mark.slow
 def test_the_sample_sets_every_field_that_is_written() -> None:
     with quiet_sdk():
         job = job_builder(SAMPLES / "all_fields.py", "full")({})

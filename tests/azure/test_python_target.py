@@ -38,6 +38,7 @@ def everything() -> Pipeline:
     return read_here("everything")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("started_reader")
 def test_the_child_gives_the_same_in_a_folder_with_another_azure(
     everything: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -124,6 +125,7 @@ def test_a_component_made_in_python(everything: Pipeline) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_the_sdk_shares_between_steps_shows_on_each_of_them() -> None:
     changed = read_here("changed")
     assert [changed.steps[name].resources.nodes for name in ("one", "two")] == [7, 7]
@@ -137,29 +139,34 @@ def test_what_the_sdk_shares_between_steps_shows_on_each_of_them() -> None:
     assert (component.inputs, component.command) == (original.inputs, original.command)
 
 
+@pytest.mark.slow
 def test_parameters_in_shared_objects() -> None:
     step = read_here("by_binding").steps["add"]
     assert step.resources.nodes == "${{parent.inputs.nodes}}"
     assert step.distribution == Distribution("pytorch", processes_per_node="${{parent.inputs.nodes}}")
 
 
+@pytest.mark.slow
 def test_values_of_the_caller() -> None:
     small = read_python_pipeline(target("small"), {"start": 5, "data": str(ADD.parent), "add.rate": 3})
     assert small.inputs["start"].default == 5
     assert small.inputs["data"].default == Data(str(ADD.parent), "uri_folder")
 
 
+@pytest.mark.slow
 def test_a_parameter_of_the_function_itself() -> None:
     assert len(read_here("repeated").steps) == 1
     assert len(read_here("repeated", {"steps": "3"}).steps) == 3
 
 
+@pytest.mark.slow
 def test_a_job_that_was_built_in_the_module() -> None:
     built = read_here("built")
     assert built.inputs["start"].default == 3
     assert built.inputs["data"].default == Data(str(ADD.parent), "uri_folder")
 
 
+@pytest.mark.slow
 def test_a_relative_path_starts_at_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "numbers").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -184,6 +191,7 @@ WRONG: list[tuple[str, type[Exception], list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrong", "kind", "parts"), WRONG, ids=[case[0].rpartition("/")[2] for case in WRONG])
 def test_what_is_wrong_is_said(
     wrong: str, kind: type[Exception], parts: list[str], capfd: pytest.CaptureFixture[str]
@@ -234,6 +242,7 @@ def test_without_the_sdk_the_way_to_install_it_is_named(tmp_path: Path) -> None:
     assert "needs the Azure ML SDK" in done.stderr
 
 
+@pytest.mark.slow
 def test_sweeps() -> None:
     search, grid = (read_here("tuned").steps[name] for name in ("search", "grid"))
     assert search.sweep == Sweep(

@@ -28,6 +28,7 @@ def by_name() -> dict[str, LibraryAsset]:
     return {asset.name: asset for asset in find_assets()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_sent_is_what_was_recorded(by_name: dict[str, LibraryAsset], name: str) -> None:
     file = record_bodies.record_file(by_name[name])
@@ -41,6 +42,7 @@ def test_there_is_no_record_of_what_is_no_more(by_name: dict[str, LibraryAsset])
     assert {file.stem for file in record_bodies.FOLDER.glob("*.json")} <= by_name.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place", [AssetPlace("workspace", "lab"), AssetPlace("registry", "shared")], ids=lambda place: place.kind
 )

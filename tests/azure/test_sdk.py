@@ -79,6 +79,7 @@ def test_every_attribute_has_a_holder() -> None:
     assert private(SDK.read_text()) == HOLDERS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "place"), HOLDERS.items())
 def test_the_holder_has_the_attribute(name: str, place: str) -> None:
     module, _, inner = place.partition(":")

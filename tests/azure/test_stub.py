@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from allranks import catalogue
 from allranks.spec import read_component
 from tools import stubs
@@ -56,6 +58,7 @@ SDK = {
 """The classes that the stub names, for the SDK takes the checker ten seconds; test_sdk.py finds them in the SDK."""
 
 
+@pytest.mark.slow
 def test_a_checker_finds_each_of_a_user_s_mistakes_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(USER)
     for name, text in SDK.items():

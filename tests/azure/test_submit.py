@@ -63,6 +63,7 @@ def assert_snapshot(stand_in: StandIn, component: dict[str, Any], name: str) -> 
     assert stand_in.uploaded(code["codeUri"]) == {file.path: b"".join(file.chunks()) for file in files}
 
 
+@pytest.mark.slow
 def test_image_classification(ready: StandIn, cli: Cli) -> None:
     done = cli(
         "submit", "image_classification", "epochs=3", "train.clip_norm=2.5", "--compute", "cpu-cluster", "--json"
@@ -96,6 +97,7 @@ def test_image_classification(ready: StandIn, cli: Cli) -> None:
         assert_snapshot(ready, component, name)
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_sent_again(ready: StandIn, cli: Cli) -> None:
     cli("submit", "image_classification")
     ready.forget_log()
@@ -104,6 +106,7 @@ def test_what_is_there_is_not_sent_again(ready: StandIn, cli: Cli) -> None:
     assert not ready.requests("PUT", "/codes/")
 
 
+@pytest.mark.slow
 def test_compare_frameworks(ready: StandIn, cli: Cli) -> None:
     scale = ("--scale", "train_horovod=3x4", "--scale", "train_torchrun=2x8", "--scale", "train_multiworker=3x1")
     assert cli("submit", "compare_frameworks", *scale).code == 0
@@ -128,6 +131,7 @@ def test_compare_frameworks(ready: StandIn, cli: Cli) -> None:
     assert_snapshot(ready, component_of(ready, steps["compare"]), "compare_models")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(catalogue.PIPELINES) - {"image_classification", "compare_frameworks"}))
 def test_every_other_pipeline_of_the_library(ready: StandIn, cli: Cli, name: str) -> None:
     declared = read_pipeline(catalogue.pipeline_files()[name], resolve=catalogue.resolve).inputs.values()
@@ -149,6 +153,7 @@ def own_pipeline(folder: Path) -> str:
     return f"{folder / 'own.py'}:own"
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_the_users_own(ready: StandIn, cli: Cli, tmp_path: Path) -> None:
     target = own_pipeline(tmp_path)
     values = (f"data={tmp_path / 'data'}", "times=5", "trained.train.learning_rate=0.5")
@@ -209,6 +214,7 @@ jobs:
 """
 
 
+@pytest.mark.slow
 def test_the_yaml_of_a_pipeline_component(ready: StandIn, cli: Cli, tmp_path: Path) -> None:
     path = catalogue.component_files()["train_ddp"]
     (tmp_path / "two.yaml").write_text(PIPELINE_COMPONENT.replace("azureml:train_ddp", str(path)))

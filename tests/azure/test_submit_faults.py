@@ -144,6 +144,7 @@ def test_a_job_that_may_have_arrived_is_named(
     assert cli("runs", "show", "--azure", job).code == 0
 
 
+@pytest.mark.slow
 def test_a_job_that_was_sent_needs_no_right_to_be_looked_at(ready: StandIn, cli: Cli, small: str) -> None:
     ready.fault("GET .*/jobs/", 403)
     done = cli("submit", small, "--json")
@@ -178,6 +179,7 @@ def test_credentials_that_are_refused_are_told_in_azures_words(ready: StandIn, c
     assert "AzureCliCredential" not in said
 
 
+@pytest.mark.slow
 def test_an_sdk_that_has_changed_inside_is_named(
     ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_job_of_the_same_name_is_not_taken_for_the_one_that_is_sent(ready: Sta
     assert (again.code, "there is a job 'nightly' already" in again.err) == (2, True), again.out
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_lost_submits_nothing_twice(ready: StandIn, cli: Cli, small: str) -> None:
     ready.fault("answer of " + JOBS, 0, times=1)
     done = cli("submit", small, "--json")

@@ -67,6 +67,7 @@ def test_submit_a_pipeline_job(ready: StandIn, tmp_path: Path) -> None:
         allranks.submit(job)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "option", "prefix"),
     [

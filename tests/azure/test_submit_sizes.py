@@ -49,6 +49,7 @@ def nested(tmp_path: Path) -> str:
     return str(tmp_path / "outer.yaml")
 
 
+@pytest.mark.slow
 def test_the_sizes_of_a_cluster_are_named_and_nested_steps_are_judged_by_them(
     ready: StandIn, cli: Cli, nested: str
 ) -> None:
@@ -65,6 +66,7 @@ def test_the_sizes_of_a_cluster_are_named_and_nested_steps_are_judged_by_them(
     assert "Azure chooses" not in done.err
 
 
+@pytest.mark.slow
 def test_several_ranks_on_serverless_compute_want_a_size(ready: StandIn, cli: Cli) -> None:
     said = "Azure chooses one, as far as is known without GPUs: prepare (1x2), train (2x8), evaluate (1x2)"
     dry = cli("submit", "image_classification", "--scale", "train=2x8", "--dry-run", "--json")
@@ -89,6 +91,7 @@ def test_several_ranks_on_serverless_compute_want_a_size(ready: StandIn, cli: Cl
     assert "no size has more than 8 GPUs" in unknown.err
 
 
+@pytest.mark.slow
 def test_sizes_identities_and_timeouts_by_step(ready: StandIn, cli: Cli, nested: str) -> None:
     Path(nested).write_text(OUTER.format(compute="serverless"))
     chosen = ("--instance-type", f"i.train={H100}", "--instance-type", "Standard_DS3_v2", "--scale", "i.train=2x8")

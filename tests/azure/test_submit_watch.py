@@ -14,6 +14,7 @@ from tests.azure.submitting import Cli
 LOG = "step 1\nTraceback (most recent call last):\nValueError: no such luck, sig=abc%3D\n"
 
 
+@pytest.mark.slow
 def test_to_success(ready: StandIn, cli: Cli) -> None:
     done = cli("submit", "image_classification", "--watch")
     assert done.code == 0, done.err
@@ -32,6 +33,7 @@ def test_to_success(ready: StandIn, cli: Cli) -> None:
     assert lines[-2] == "succeeded"
 
 
+@pytest.mark.slow
 def test_to_a_steps_failure(ready: StandIn, cli: Cli) -> None:
     ready.script("fails", step="train", log=LOG, rank="1")
     done = cli("submit", "image_classification", "--watch")
@@ -53,6 +55,7 @@ def test_to_a_steps_failure(ready: StandIn, cli: Cli) -> None:
     assert (nowhere.code, "did you mean 'train'" in nowhere.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_failure_inside_a_nested_pipeline(ready: StandIn, cli: Cli, small: str) -> None:
     ready.script("fails", step="outer.count", log="ls: no such folder\n")
     done = cli("submit", small, "--watch")
@@ -63,6 +66,7 @@ def test_a_failure_inside_a_nested_pipeline(ready: StandIn, cli: Cli, small: str
     assert done.err.count("error:") == 1, "the outer step's failure says nothing more"
 
 
+@pytest.mark.slow
 def test_more_steps_than_one_page(ready: StandIn, cli: Cli, small: str) -> None:
     document = yaml.safe_load(Path(small).read_text())
     document["jobs"] = {f"outer_{number}": document["jobs"]["outer"] for number in range(12)}
@@ -73,6 +77,7 @@ def test_more_steps_than_one_page(ready: StandIn, cli: Cli, small: str) -> None:
     assert {step["status"] for step in done.json["steps"].values()} == {"succeeded"}
 
 
+@pytest.mark.slow
 def test_cancelled_on_request(ready: StandIn, cli: Cli, small: str) -> None:
     ready.script("hangs")
     job = cli("submit", small, "--json").json["job"]
@@ -87,6 +92,7 @@ def test_cancelled_on_request(ready: StandIn, cli: Cli, small: str) -> None:
     assert "outer.count  cancelled" in shown.out
 
 
+@pytest.mark.slow
 def test_a_job_that_is_over_cannot_be_cancelled(ready: StandIn, cli: Cli, small: str) -> None:
     job = cli("submit", small, "--watch", "--json").json["job"]
     done = cli("runs", "cancel", job)
@@ -112,6 +118,7 @@ def test_a_watch_outlasts_a_service_that_is_not_well(ready: StandIn, cli: Cli, s
     assert cli("submit", small, "--watch").code == 0
 
 
+@pytest.mark.slow
 def test_jobs_are_listed_beside_local_runs(ready: StandIn, cli: Cli, small: str, tmp_path: Path) -> None:
     job = cli("submit", small, "--json").json["job"]
     done = cli("runs", "--azure", "--runs-dir", str(tmp_path / "runs"), "--json")

@@ -96,6 +96,7 @@ def refusal_of(component: str, words: list[str], capfd: pytest.CaptureFixture[st
     return capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_command_gives_every_port_as_one_quoted_argument_of_its_name(component: Compared) -> None:
     command, inputs = component.document["command"], component.document["inputs"]
     assert sorted(flag for flag, _, _ in component.flags) == sorted(component.actions)

@@ -34,6 +34,7 @@ def compare(folder: Path, inputs: str):
     )
 
 
+@pytest.mark.slow
 def test_the_yaml_is_what_mldesigner_compiles(tmp_path):
     (tmp_path / "compare_models.py").write_bytes((COMPONENT / "compare_models.py").read_bytes())
     tool = Path(sys.executable).parent / "mldesigner"
@@ -43,6 +44,7 @@ def test_the_yaml_is_what_mldesigner_compiles(tmp_path):
     assert compiled == yaml.safe_load((COMPONENT / "component.yaml").read_text())
 
 
+@pytest.mark.slow
 def test_the_best_is_named_and_every_number_kept(tmp_path):
     evaluation(tmp_path / "a", accuracy=0.97, loss=0.00001, ece=math.nan)
     evaluation(tmp_path / "b", accuracy=0.98, loss=0.2, macro_f1=0.5)
@@ -66,6 +68,7 @@ def test_the_best_is_named_and_every_number_kept(tmp_path):
     assert "NaN" not in (report / "comparison.json").read_text()
 
 
+@pytest.mark.slow
 def test_wrong_use_is_one_message(tmp_path):
     failure = compare(tmp_path, "metric: accuracy")["steps"]["compare"]["failure"]
     text = "\n".join(failure["last_lines"])

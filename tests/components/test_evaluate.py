@@ -82,6 +82,7 @@ def test_the_report_is_the_same_on_any_number_of_ranks(
     assert all(report == reports[0] for report in reports)
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_scikit_learn(tmp_path: Path, data: Path, model: Path) -> None:
     finished, report = evaluate(tmp_path, data, model, processes=2)
     assert finished.ok, finished.output
@@ -125,6 +126,7 @@ def test_the_numbers_are_those_of_scikit_learn(tmp_path: Path, data: Path, model
     assert all(one["picture"] in page for one in mistakes)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_mount(), reason="mounting with FUSE needs root and /dev/fuse")
 def test_a_mount_whose_listings_fail_and_lag_gets_a_whole_report(tmp_path: Path, data: Path, model: Path) -> None:
     with blob_mount(tmp_path, BlobFaults(listings=True, lag=0.5)) as mount:

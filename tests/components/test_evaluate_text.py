@@ -85,6 +85,7 @@ def test_a_language_model_has_the_same_report_on_any_number_of_ranks(
     assert all(report == reports[0] for report in reports)
 
 
+@pytest.mark.slow
 def test_the_numbers_of_a_language_model(tmp_path: Path, data: Path, model: Path) -> None:
     finished, report = evaluate(tmp_path, data, model, "--batch-size", 10, processes=2)
     assert finished.ok, finished.output

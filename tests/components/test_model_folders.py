@@ -137,6 +137,7 @@ def test_a_model_of_transformers_trains_here(
     assert (config["rms_norm_eps"], rope["factor"]) == (1e-3, 4.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [

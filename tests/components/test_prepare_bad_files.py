@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from shared.data import Dataset
@@ -31,6 +32,7 @@ def paint(folder: Path, count: int, classes: int = 4) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_bad_files_are_left_out_alike_on_any_number_of_ranks(tmp_path: Path) -> None:
     images = paint(tmp_path / "images", 60)
     arguments = ("--dataset", "image_folder", "--data", images, "--image-size", 16, "--rows-per-shard", 7)
@@ -61,6 +63,7 @@ def test_bad_files_are_left_out_alike_on_any_number_of_ranks(tmp_path: Path) -> 
     assert not list(output.rglob("*.part"))
 
 
+@pytest.mark.slow
 def test_a_bad_file_ends_it_where_it_is_not_left_out(tmp_path: Path) -> None:
     images = paint(tmp_path / "images", 60)
     arguments = ("--dataset", "image_folder", "--data", images, "--image-size", 16, "--rows-per-shard", 7)

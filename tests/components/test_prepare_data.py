@@ -34,6 +34,7 @@ def prepare(folder: Path, *arguments: object, nodes: int = 1, processes: int = 1
     return finished, output
 
 
+@pytest.mark.slow
 def test_digits_are_the_same_bytes_on_any_number_of_ranks(tmp_path: Path) -> None:
     contents = []
     for nodes, processes in SHAPES:
@@ -82,6 +83,7 @@ def test_leftovers_of_an_interrupted_attempt_are_gone(tmp_path: Path) -> None:
     assert content(dirty) == content(clean)
 
 
+@pytest.mark.slow
 def test_enough_images_are_decoded_by_several_processes(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for number in range(2_100):

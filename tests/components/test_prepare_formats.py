@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from shared.data import Dataset
 from tests.components.support import run_component
@@ -58,6 +59,7 @@ def test_rows_of_64_numbers_in_every_format_that_can_hold_them(tmp_path: Path) -
     assert index["columns"] == [f"p{number:02d}" for number in range(64)]
 
 
+@pytest.mark.slow
 def test_the_number_of_ranks_changes_nothing(tmp_path: Path) -> None:
     images, labels = samples.digits()
     samples.write_csv(tmp_path / "csv", images.reshape(-1, 64), labels)

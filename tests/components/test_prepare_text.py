@@ -79,6 +79,7 @@ def stream_of(dataset: Dataset, name: str) -> np.ndarray:
     return np.concatenate([x[0, :1], x[:, 1:].ravel()])
 
 
+@pytest.mark.slow
 def test_blocks_are_the_same_bytes_on_any_number_of_ranks(tmp_path: Path) -> None:
     texts = write_files(tmp_path / "texts")
     arguments = ("--dataset", "files", "--data", texts, "--sequence-length", 50, "--rows-per-shard", 100)
@@ -115,6 +116,7 @@ def test_blocks_are_the_same_bytes_on_any_number_of_ranks(tmp_path: Path) -> Non
     assert whole_text.gzip_size["test"] == len(gzip.compress(joined, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["language_modeling", "text_classification"])
 def test_a_learnt_tokenizer_is_the_same_bytes_on_any_number_of_ranks(tmp_path: Path, task: str) -> None:
     texts = write_files(tmp_path / "texts")
@@ -133,6 +135,7 @@ def test_a_learnt_tokenizer_is_the_same_bytes_on_any_number_of_ranks(tmp_path: P
     assert tokens._tokenizer.decode(row.tolist()).startswith("[")
 
 
+@pytest.mark.slow
 def test_passages_know_their_class_and_stay_in_one_split(tmp_path: Path) -> None:
     texts = write_files(tmp_path / "texts")
     arguments = ("--dataset", "files", "--data", texts, "--task", "text_classification", "--sequence-length", 64)
@@ -161,6 +164,7 @@ def test_passages_know_their_class_and_stay_in_one_split(tmp_path: Path) -> None
     assert len(together) == sum(len(text.encode()) for text, _ in documents_of(texts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["language_modeling", "text_classification"])
 def test_every_format_gives_the_same_dataset(tmp_path: Path, task: str) -> None:
     documents = [(f"{number} " + text * 2, name) for number in range(4) for text, name in write_and_read(tmp_path)]
@@ -201,6 +205,7 @@ def write_and_read(folder: Path) -> list[tuple[str, str]]:
     return documents_of(write_files(folder / "texts"))
 
 
+@pytest.mark.slow
 def test_the_sample_is_the_standard_library(tmp_path: Path) -> None:
     output = succeed(tmp_path, processes=2)
     index = Dataset.open(output).index
@@ -228,6 +233,7 @@ def test_a_tokenizer_folder_goes_into_the_dataset(tmp_path: Path) -> None:
     assert not list((output / "tokenizer").iterdir())
 
 
+@pytest.mark.slow
 def test_bad_documents_are_left_out_alike_on_any_number_of_ranks(tmp_path: Path) -> None:
     texts = write_files(tmp_path / "texts")
     (texts / "tool" / "latin.txt").write_bytes(b"caf\xe9")
@@ -255,6 +261,7 @@ def test_bad_documents_are_left_out_alike_on_any_number_of_ranks(tmp_path: Path)
     assert not (output / "index.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "messages"),
     [
@@ -293,6 +300,7 @@ def test_a_refusal_is_printed_once(tmp_path: Path, arguments: tuple[object, ...]
     assert not (tmp_path / "output" / "index.json").exists()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
     draw = random.Random(0)
     pieces = [draw.randbytes(600).hex() for _ in range(50)]

@@ -6,7 +6,6 @@ import csv
 import json
 from pathlib import Path
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,6 +47,8 @@ def train(folder: Path, data: Path, *arguments: object, processes: int = 1) -> t
 
 @pytest.mark.slow
 def test_a_regression_from_the_table_to_the_report(tmp_path: Path) -> None:
+    import mlflow
+
     table = write_table(tmp_path / "table" / "t.csv", 4000)
     data = prepare(tmp_path, table, "--task", "regression")
     models = []
@@ -122,6 +123,8 @@ def write_messy(path: Path, rows: int = 900) -> Path:
 
 @pytest.mark.slow
 def test_a_table_with_categories_and_missing_values_from_raw_rows_to_labels(tmp_path: Path) -> None:
+    import mlflow
+
     """The same files from any number of nodes, the same model from any number of ranks, the same labels as evaluate."""
     table = write_messy(tmp_path / "table" / "t.csv")
     given = [part for name, value in MESSY.items() for part in (f"--{name.replace('_', '-')}", value)]
@@ -170,6 +173,8 @@ def test_a_table_with_categories_and_missing_values_from_raw_rows_to_labels(tmp_
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_every_framework_takes_a_table_with_categories_and_missing_values(tmp_path: Path) -> None:
+    import mlflow
+
     """From the engine's command to the comparison: what comes out is served with the user's own rows and labels."""
     table = write_messy(tmp_path / "table" / "t.csv")
     given = [f"{name}={value}" for name, value in {**MESSY, "epochs": 4, "prepare.rows_per_shard": 100}.items()]

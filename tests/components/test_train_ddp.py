@@ -138,6 +138,7 @@ def test_a_streamed_training_is_the_same_on_any_ranks_and_after_a_kill(few: Path
     assert "read shard by shard" in refused(data, killed, **{**options, "epochs": 4}, read="random")
 
 
+@pytest.mark.slow
 def test_accumulation_and_activation_checkpointing_do_not_change_the_result(few: Path, tmp_path: Path) -> None:
     options = {"epochs": 2, "batch_size": 32, "precision": "fp64", "processes": 2}
     train(few, tmp_path / "plain", **options)
@@ -174,6 +175,7 @@ def test_a_finished_training_started_again_only_saves_its_model(few: Path, tmp_p
     assert bit_equal(before, weights(tmp_path))
 
 
+@pytest.mark.slow
 def test_resume_from_another_folder_and_on_another_number_of_ranks(few: Path, tmp_path: Path) -> None:
     options = {"batch_size": 16, "schedule": "constant"}
     train(few, tmp_path / "half", **options, epochs=2, warmup_fraction=0)
@@ -193,6 +195,7 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Pa
     assert int(newest.name[5:]) == lines(tmp_path)[-1]["step"]
 
 
+@pytest.mark.slow
 def test_checkpoints_come_by_the_clock_too(few: Path, tmp_path: Path) -> None:
     options = {"epochs": 1, "batch_size": 16, "log_every": 2, "processes": 2, "checkpoint_every": 10**6}
     train(few, tmp_path, **options, checkpoint_minutes=1e-6, keep_checkpoints=3)

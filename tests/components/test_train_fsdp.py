@@ -151,6 +151,7 @@ def test_bf16_learns_through_all_three_kinds_of_parallelism(text: Path, tmp_path
     assert {tensor.dtype for tensor in weights(tmp_path).values()} == {torch.float32}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "options", "words"),
     [

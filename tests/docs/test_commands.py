@@ -235,6 +235,7 @@ def test_the_journeys_are_those_that_other_pages_type() -> None:
     assert [line for line in cells.splitlines() if line and line not in code.splitlines()] == []
 
 
+@pytest.mark.slow
 def test_a_failed_run_leads_to_its_cause_as_it_is_typed(tmp_path: Path) -> None:
     """In the environment of the tests: no framework is used, so nothing depends on what a page installs."""
     said, codes = "", []

@@ -30,6 +30,7 @@ def every() -> list[str]:
     return list(said())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_code_still_says_it(text: str, every: list[str]) -> None:
     pattern = re.compile(".*".join(re.escape(part.strip()) for part in text.strip("…").split("…")), re.DOTALL)

@@ -51,6 +51,7 @@ def wheel(folder: Path, version: str) -> None:
             made.writestr(name, text)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="this machine has a GPU, and gets another build")
 def test_a_machine_without_a_gpu_gets_the_build_without_cuda_or_a_note(tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text("numpy==2\ntorch==9.9.9\n")
@@ -79,6 +80,7 @@ def test_a_machine_without_a_gpu_gets_the_build_without_cuda_or_a_note(tmp_path:
     assert {path.name for path in target.glob("*.dist-info")} == {"torch-9.9.9+cpu.dist-info"}
 
 
+@pytest.mark.slow
 def test_no_torch_at_all_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text("torch==9.9.9\n")
     environ = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}

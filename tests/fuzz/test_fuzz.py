@@ -23,6 +23,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "targets", "imports"),
     [

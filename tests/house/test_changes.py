@@ -36,6 +36,7 @@ def test_a_list_is_where_the_table_says(name: str, file: str) -> None:
     assert name in {target.id for targets in assigned for target in targets if isinstance(target, ast.Name)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", sorted({file for _, file in LISTS if file.endswith("__init__.py")}))
 def test_what_a_list_holds_is_known_there_alone(file: str) -> None:
     folder = PurePosixPath(file).parent

@@ -31,6 +31,7 @@ def test_many(number): fails_once(f"many {number}")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "code", "runs_again"),
     [

@@ -176,6 +176,7 @@ def test_what_is_read_from_a_component_is_written_again(name: str) -> None:
     assert with_interface(written, interface) == written
 
 
+@pytest.mark.slow
 def test_a_copied_tree_is_current_and_follows_its_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["copy", "prepare_data", str(tmp_path)]) == 0
     folder = tmp_path / "components/prepare_data"

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+import pytest
+
 from tests.house.test_walls import TREE
 
 LONGEST = 60
@@ -16,6 +18,7 @@ SHARE_OF_TWO = 0.10
 """Of all public top-level names, those that stand for two things."""
 
 
+@pytest.mark.slow
 def test_no_function_is_long() -> None:
     functions = (
         (place, node)

@@ -116,6 +116,7 @@ def test_few_files_for_what_needs_no_framework() -> None:
     assert len(snapshot_of("check_cluster")) <= 60
 
 
+@pytest.mark.slow
 def test_an_edit_in_a_room_changes_the_snapshots_of_its_own_steps_alone(tree: Path) -> None:
     before = {name: snapshot.content_hash(snapshot_of(name, tree)) for name in catalogue.COMPONENTS}
     changed = {}

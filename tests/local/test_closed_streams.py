@@ -27,6 +27,7 @@ def test_a_run_logs_its_metrics(closed: str, tmp_path: Path) -> None:
     assert not (state.parent / "tracking.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_tracking_server_that_cannot_start_is_named_and_fails_clients_at_once(tmp_path: Path) -> None:
     """MLflow retries other errors for minutes, with pauses that double."""
     (tmp_path / "broken").mkdir()

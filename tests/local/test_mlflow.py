@@ -60,6 +60,7 @@ def tracked(folder: Path, step: dict[str, object]) -> TrackedRun:
     return found
 
 
+@pytest.mark.slow
 def test_ranks_and_trials_that_log_at_once_lose_nothing_and_a_reused_step_shows_the_same(tmp_path):
     result = run_json(write(tmp_path), cwd=tmp_path)
     assert result["exit"] == 0, result

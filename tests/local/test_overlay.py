@@ -58,6 +58,7 @@ touch {folder}/done
 """
 
 
+@pytest.mark.slow
 def test_a_node_installs_for_itself_alone(tmp_path, code):
     before = sorted(path.name for path in PACKAGES.iterdir())
     (code / "run.sh").write_text(INSTALL.format(folder=tmp_path))

@@ -233,6 +233,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     return folder, run_json(jobs(folder, **steps), cwd=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES)
 def test_mini_batches_that_fail_are_tried_again_left_out_or_fail_the_step(troubled, name):
     (folder, result), trouble = troubled, TROUBLES[name]

@@ -70,6 +70,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, json.loads(allranks("runs", "show", "latest", "--json", cwd=folder).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "nodes"), [("ranks", [0, 0, 1, 1]), ("torchrun", [0, 0, 1, 1]), ("mpi", [0, 1])])
 def test_each_rank_has_what_it_and_its_workers_use(
     executed: tuple[Path, dict[str, Any]], name: str, nodes: list[int]

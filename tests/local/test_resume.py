@@ -110,6 +110,7 @@ print(result.run_id, result.status)
 """
 
 
+@pytest.mark.slow
 def test_a_pipeline_from_python_is_itself_and_not_the_library_s_of_that_name(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     script = PYTHON.replace("FLAG", str(flag))

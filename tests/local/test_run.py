@@ -167,6 +167,7 @@ def test_a_step_whose_time_is_up_shows_its_stack(tmp_path):
     assert "waits_for_ever" in "\n".join(failure["last_lines"])
 
 
+@pytest.mark.slow
 def test_ranks_whose_time_is_up_are_all_quoted_with_how_long_each_was_silent(tmp_path):
     """Only rank 0 was, which waits for the one that hangs."""
     script = (
@@ -300,6 +301,7 @@ def test_settings_without_effect_are_named_once(tmp_path):
     assert line in errors
 
 
+@pytest.mark.slow
 def test_what_python_compiles_beside_an_input_is_no_change_of_it(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/given.py").write_text("VALUE = 3\n")

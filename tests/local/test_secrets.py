@@ -62,6 +62,7 @@ def below(folder: Path) -> Iterator[Path]:
         yield from (Path(path, file) for file in files)
 
 
+@pytest.mark.slow
 def test_nothing_for_people_has_a_secret_in_it_and_the_run_is_resumed(folder: Path) -> None:
     printed = call(folder, "run", "pipeline.yaml", f"password={PASSWORD}")
     assert "--password ***" in printed, "the end of the log is quoted"

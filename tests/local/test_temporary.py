@@ -54,6 +54,7 @@ def scratch() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_every_start_method_works_in_a_long_folder(long_folder: Path) -> None:
     (long_folder / "methods.py").write_text(EACH_START_METHOD)
     result = run_json("methods.py", cwd=long_folder)

@@ -73,12 +73,14 @@ def of_sdk(name: str) -> Any:
     return getattr(module, name)()
 
 
+@pytest.mark.slow
 def test_the_yaml_is_current(name: str) -> None:
     file = FOLDER / f"{name}.yaml"
     command = f"allranks export pipelines/{name}.py:{name} -o pipelines/{name}.yaml"
     assert export.export_pipeline(f"{FOLDER / name}.py:{name}", file) == {file: file.read_text()}, f"run: {command}"
 
 
+@pytest.mark.slow
 def test_the_sdk_accepts_both_and_would_send_the_same(name: str, of_sdk: Any) -> None:
     loaded = load_job(FOLDER / f"{name}.yaml")
     assert loaded._validate().error_messages == of_sdk._validate().error_messages == {}
@@ -89,6 +91,7 @@ def test_the_sdk_accepts_both_and_would_send_the_same(name: str, of_sdk: Any) ->
             assert ours["jobs"][step].get(key) == theirs["jobs"][step].get(key), (step, key)
 
 
+@pytest.mark.slow
 def test_python_and_yaml_are_the_same_to_us(in_python: Pipeline, in_yaml: Pipeline) -> None:
     assert in_yaml.steps == in_python.steps
     assert in_yaml.display_name == in_python.display_name

@@ -61,6 +61,7 @@ def component(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_argparse_from_the_text_to_ranks_that_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DISTRIBUTED)
     said = init(tmp_path, "train.py")

@@ -228,6 +228,7 @@ WORDS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_training_on_changed_pictures_resumes_to_the_bit_and_is_the_same_on_two_ranks(
     digits: Path, tmp_path: Path
 ) -> None:

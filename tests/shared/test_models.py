@@ -64,6 +64,7 @@ def test_the_large_ones_of_the_zoo_take_images_of_any_size(architecture: str, sh
     assert logits.shape == (2, 3)
 
 
+@pytest.mark.slow
 def test_blocks_that_only_large_ones_have_compute_and_learn() -> None:
     """A ResNet of bottlenecks, and a vision transformer of patches that are smaller than an eighth of the image."""
     batch = torch.randn(2, 3, 72, 72)
@@ -215,6 +216,7 @@ def test_a_damaged_or_foreign_folder_is_refused(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
+@pytest.mark.slow
 def test_mlflow_serves_saved_models_where_the_library_is_not(code: Path, tmp_path: Path) -> None:
     sizes = DecoderSettings(61, 12, layers=2, width=24, heads=6)
     decoder = ModelCard("decoder", (12,), "int64", task=LANGUAGE_MODELING, vocabulary=61, settings=asdict(sizes))

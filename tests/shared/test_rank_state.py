@@ -36,6 +36,7 @@ def draw() -> list[float]:
     return [random.random(), float(np.random.rand()), float(torch.rand(()))]  # noqa: NPY002
 
 
+@pytest.mark.slow
 def test_64_ranks_save_their_states_without_sending_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent, exchange = Counter[str](), Control._ask_within
 

@@ -76,6 +76,7 @@ def test_two_spellings_of_one_value_are_refused(tmp_path: Path, column: str, fir
     assert f"column {column!r} holds {first!r} and {second!r}: spellings of one value" in str(refused.value)
 
 
+@pytest.mark.slow
 @given(strategies.text(max_size=8), strategies.text(max_size=8))
 def test_a_saved_model_compares_spellings_alike(first: str, second: str) -> None:
     assert (spelling_key(first) == spelling_key(second)) == (plain_text(first) == plain_text(second))

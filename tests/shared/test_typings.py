@@ -11,6 +11,7 @@ import pytest
 TYPINGS = Path(__file__).parents[1] / "typings"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stub", sorted(TYPINGS.rglob("*.pyi")), ids=lambda stub: str(stub.relative_to(TYPINGS)))
 def test_each_name_exists(stub: Path) -> None:
     module = importlib.import_module(

@@ -184,6 +184,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_a_process_group_that_is_there_is_used_and_left() -> None:
     results = run_ranks(GROUP.format(backend=None))
     assert [result.stdout.splitlines()[-2:] for result in results] == [["1 2", "True"]] * 2, results[0].stderr

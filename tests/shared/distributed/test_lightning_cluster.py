@@ -7,7 +7,6 @@ import torch
 
 from shared.distributed import detect
 from shared.distributed.errors import LaunchError
-from shared.distributed.lightning_cluster import LaunchedCluster, launch_of_devices
 
 MPI = {
     "OMPI_COMM_WORLD_RANK": "3",
@@ -20,6 +19,7 @@ MPI = {
     "AZUREML_NODE_COUNT": "2",
     "AZUREML_RUN_ID": "run",
 }
+pytestmark = pytest.mark.slow  # Lightning takes seconds to be imported, in the tests and not when they are collected
 PYTORCH = {
     "RANK": "5",
     "WORLD_SIZE": "8",
@@ -36,6 +36,8 @@ PYTORCH = {
     [(MPI, (4, 3, 1, 1, "10.0.0.4")), (PYTORCH, (8, 5, 1, 1, "10.0.0.4")), ({}, (1, 0, 0, 0, "127.0.0.1"))],
 )
 def test_it_says_what_was_detected(environ: dict[str, str], expected: tuple[object, ...]) -> None:
+    from shared.distributed.lightning_cluster import LaunchedCluster
+
     cluster = LaunchedCluster(detect(environ))
     found = (
         cluster.world_size(), cluster.global_rank(), cluster.local_rank(), cluster.node_rank(), cluster.main_address
@@ -46,6 +48,8 @@ def test_it_says_what_was_detected(environ: dict[str, str], expected: tuple[obje
 
 
 def test_a_trainer_that_was_told_otherwise_is_refused() -> None:
+    from shared.distributed.lightning_cluster import LaunchedCluster
+
     cluster = LaunchedCluster(detect(MPI))
     cluster.validate_settings(num_devices=2, num_nodes=2)
     cluster.set_global_rank(3)
@@ -58,6 +62,8 @@ def test_a_trainer_that_was_told_otherwise_is_refused() -> None:
 
 
 def test_ranks_that_see_one_gpu_each_are_nodes_of_one_to_lightning(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shared.distributed.lightning_cluster import LaunchedCluster, launch_of_devices
+
     launch = detect(PYTORCH)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert launch_of_devices(launch, torch.device("cuda", 1)) == launch

@@ -202,12 +202,13 @@ GLOO = "dist.all_reduce(torch.zeros(1))"
 BARRIER = 'world.barrier("never ends")'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hang", "waits", "hung"),
     [
         (LOOP, GLOO, 2),
         (NATIVE, GLOO, 1),
-        (NATIVE, BARRIER, 3),
+        pytest.param(NATIVE, BARRIER, 3, marks=pytest.mark.exhaustive),
         ("threading.Event().wait()", BARRIER, 0),
     ],
     ids=["python", "native", "native, control plane", "sleep"],
@@ -221,6 +222,7 @@ def test_a_rank_that_hangs_is_named_and_not_one_that_waits_for_it(hang: str, wai
     assert [rank.returncode for rank in ended] == [1] * 4
 
 
+@pytest.mark.slow
 def test_the_others_hear_that_rank_0_is_gone_where_it_keeps_pythons_lock() -> None:
     ended = run_ranks(HANGS.format(hang=NATIVE, waits=GLOO, hung=0), 1, 2)
     assert ended[0].stderr.count("Timeout (0:00:06)!") == 1
@@ -243,7 +245,7 @@ def test_a_rank_that_is_stopped_is_named_at_once_and_ended_at_the_limit(stopped:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pytorch", "mpi"])
+@pytest.mark.parametrize("kind", ["pytorch", pytest.param("mpi", marks=pytest.mark.exhaustive)])
 def test_the_report_of_a_step_quotes_the_rank_that_hangs(kind: str, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code/stop.py").write_text(textwrap.dedent(HANGS.format(hang=LOOP, waits=BARRIER, hung=3)))
@@ -322,6 +324,7 @@ def test_who_has_left_the_world_is_watched_no_more() -> None:
     assert [(rank.returncode, rank.stdout) for rank in ended] == [(0, "left\n")], ended[0].stderr
 
 
+@pytest.mark.slow
 def test_a_forked_child_ends_and_the_watchdog_goes_on() -> None:
     code = """
         import os, sys

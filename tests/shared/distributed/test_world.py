@@ -112,6 +112,7 @@ def test_torch_all_reduce_with_azure_variables(nodes: int, processes: int) -> No
     assert ON_GPU or results[0].stderr.strip().endswith(", gloo on cpu")
 
 
+@pytest.mark.slow
 def test_ranks_that_torchrun_starts_again_refuse_at_once(tmp_path: Path) -> None:
     code = """
     import os
