@@ -13,6 +13,7 @@ from allranks.errors import UnknownNameError, UsageError
 from tests.local.support import pipeline, step
 
 
+@pytest.mark.slow
 def test_a_failed_run_says_why_and_where_and_can_be_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_component_and_a_pipeline_component_by_themselves(folder: Path) -> Non
         assert set(commands_here(load_target(str(folder / file))).values()) == {expected}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["own", "sent"])
 def test_python(folder: Path, function: str) -> None:
     pipeline = read_python_pipeline(f"{folder / 'own.py'}:{function}")

@@ -276,6 +276,7 @@ def test_only_a_command_sweep_or_parallel_step_can_be_scaled() -> None:
         scale(load_component(ADD), nodes=2)
 
 
+@pytest.mark.slow
 def test_the_tier_of_a_step_is_read_back_from_python_and_from_what_is_exported(tmp_path: Path) -> None:
     source = tmp_path / "cheap.py"
     source.write_text(

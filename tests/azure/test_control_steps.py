@@ -63,6 +63,7 @@ def test_steps_that_allranks_does_not_know_are_refused_by_name(tmp_path: Path, k
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_timeout_for_all_passes_over_steps_that_have_none(tmp_path: Path) -> None:
     write_files(tmp_path)
     taken = allranks("submit", "batches.yaml", "--dry-run", "--timeout", "2h", cwd=tmp_path)

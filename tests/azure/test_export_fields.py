@@ -149,6 +149,7 @@ def kinds_file(tmp_path: Path) -> Path:
     return tmp_path / "kinds.py"
 
 
+@pytest.mark.slow
 def test_parallel_steps_arrive(kinds_file: Path, tmp_path: Path) -> None:
     job, loaded = through_yaml(kinds_file, "kinds", tmp_path)
     ours, theirs = bodies(loaded), bodies(job)
@@ -221,6 +222,7 @@ def test_what_yaml_cannot_say_is_refused_by_name(tmp_path: Path) -> None:
     assert not (tmp_path / "lossy.yaml").exists()
 
 
+@pytest.mark.slow
 def test_a_job_that_was_loaded_from_yaml_can_be_exported_again(tmp_path: Path) -> None:
     file = tmp_path / "again.py"
     yaml = PIPELINES / "image_classification.yaml"

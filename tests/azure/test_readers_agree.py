@@ -45,6 +45,7 @@ def launch(step: Any) -> list[str]:
     return [kind, str(processes or 1), str(nodes)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(catalogue.pipeline_files()))
 def test_every_pipeline_of_the_library(name):
     file = catalogue.pipeline_files()[name]

@@ -81,6 +81,7 @@ def test_a_raised_version_is_no_change(checkout: Path, monkeypatch: pytest.Monke
     assert (marks("compare_models"), marks("allranks-compare")) == before
 
 
+@pytest.mark.slow
 def test_a_pipeline_s_marks_follow_its_steps_and_inputs(checkout: Path) -> None:
     before = marks(PIPELINE)
     file = checkout / f"pipelines/{PIPELINE}.py"

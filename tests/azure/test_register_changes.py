@@ -128,6 +128,7 @@ def raise_version(root: Path) -> None:
             path.write_text(re.sub(rf"{re.escape(VERSION)}(?!\w)", NEXT, path.read_text()))
 
 
+@pytest.mark.slow
 def test_a_change_is_refused_until_the_version_is_raised(cli: Cli, stand_in: StandIn, tmp_path: Path) -> None:
     arguments = (*SMALL, "check_cluster", "--workspace")
     with taken_for_library(copy_checkout(tmp_path)):

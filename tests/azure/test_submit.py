@@ -185,6 +185,7 @@ def test_a_pipeline_of_the_users_own(ready: StandIn, cli: Cli, tmp_path: Path) -
     assert_snapshot(ready, component_of(ready, train), "train_ddp")
 
 
+@pytest.mark.slow
 def test_a_component_becomes_a_pipeline_of_one_step(ready: StandIn, cli: Cli, tmp_path: Path) -> None:
     values = (f"data={tmp_path}", "epochs=2", "--scale", "train_ddp=2x4", "--experiment", "mine")
     (tmp_path / "rows.csv").write_text("1\n")

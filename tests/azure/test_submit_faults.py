@@ -53,6 +53,7 @@ def test_no_credentials(stand_in: StandIn, cli: Cli, monkeypatch: pytest.MonkeyP
     assert "az login" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -130,6 +131,7 @@ def test_a_pipeline_without_compute(stand_in: StandIn, cli: Cli, tmp_path: Path)
     assert cli("submit", str(tmp_path / "job.yaml"), "--compute", "serverless").code == 0
 
 
+@pytest.mark.slow
 def test_a_job_that_may_have_arrived_is_named(
     ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +194,7 @@ def test_an_sdk_that_has_changed_inside_is_named(
     assert 'pip install "azure-ai-ml>=1.35,<1.36"' in said
 
 
+@pytest.mark.slow
 def test_a_job_of_the_same_name_is_not_taken_for_the_one_that_is_sent(ready: StandIn, cli: Cli, small: str) -> None:
     document = Path(small).read_text()
     Path(small).write_text(f"name: nightly{document}")

@@ -90,6 +90,7 @@ def test_components_by_their_ids(
     assert not ready.requests("PUT", "/components/")
 
 
+@pytest.mark.slow
 def test_a_changed_component_goes_along_as_it_is(ready: StandIn, cli: Cli) -> None:
     @pipeline(default_compute="serverless")
     def changed(data: Input(type="uri_folder")) -> None:

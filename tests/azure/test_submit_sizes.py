@@ -115,6 +115,7 @@ def test_sizes_identities_and_timeouts_by_step(ready: StandIn, cli: Cli, nested:
     assert (other["identity"]["identity_type"], other["limits"]["timeout"]) == ("AMLToken", "PT1M30S")
 
 
+@pytest.mark.slow
 def test_the_same_from_python(ready: StandIn) -> None:
     allranks.submit(
         "tune_image_classification",

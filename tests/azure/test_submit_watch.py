@@ -99,6 +99,7 @@ def test_a_job_that_is_over_cannot_be_cancelled(ready: StandIn, cli: Cli, small:
     assert (done.code, done.err) == (2, f"error: job {job} is over: it has succeeded.\n")
 
 
+@pytest.mark.slow
 def test_looking_away_leaves_the_job(ready: StandIn, cli: Cli, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt

@@ -63,6 +63,7 @@ def make(home: RunsHome, run_id: str) -> Path:
     return home.run(run_id).state
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_the_event_files_of_steps_and_trials_by_name(home: RunsHome, tmp_path: Path) -> None:
     package = tmp_path / "packages/tensorboard"
     package.mkdir(parents=True)

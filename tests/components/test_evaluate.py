@@ -136,6 +136,7 @@ def test_a_mount_whose_listings_fail_and_lag_gets_a_whole_report(tmp_path: Path,
     assert {path.name for path in written} == FILES, "the folders of the ranks have gone"
 
 
+@pytest.mark.slow
 def test_a_report_without_rows_of_the_data(tmp_path: Path, data: Path, model: Path) -> None:
     finished, report = evaluate(tmp_path, data, model, "--worst-rows", 0)
     assert finished.ok, finished.output
@@ -145,6 +146,7 @@ def test_a_report_without_rows_of_the_data(tmp_path: Path, data: Path, model: Pa
     assert page.count("<img ") == 3
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else_and_escapes_names(tmp_path: Path, data: Path) -> None:
     index = json.loads((data / "index.json").read_text(encoding="utf-8"))
     index["classes"][3] = "<script>alert(1)</script>"
@@ -164,6 +166,7 @@ def test_the_page_needs_nothing_else_and_escapes_names(tmp_path: Path, data: Pat
     assert len(re.findall(r"<img ", page)) == 3 + 24
 
 
+@pytest.mark.slow
 def test_a_model_for_other_data_is_refused_once(tmp_path: Path, data: Path) -> None:
     save_model(tmp_path / "model", *fresh(Dataset.open(data), classes=("cat", "dog")))
     finished, report = evaluate(tmp_path, data, tmp_path / "model", processes=2)

@@ -187,6 +187,7 @@ def test_passages_are_classified(tmp_path: Path) -> None:
     assert f"accuracy {numbers['accuracy']:.4f} on 16 rows of test" in finished.output
 
 
+@pytest.mark.slow
 def test_a_language_model_that_does_not_fit_is_refused_with_all_reasons(tmp_path: Path, data: Path) -> None:
     dataset = Dataset.open(data)
     sizes = {"vocabulary": 200, "context_length": 16, "layers": 1, "width": 16, "heads": 2,

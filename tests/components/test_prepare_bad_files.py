@@ -96,6 +96,7 @@ def test_a_class_must_not_be_lost(tmp_path: Path) -> None:
     assert "no file of class 2 that would go into train can be used" in finished.output
 
 
+@pytest.mark.slow
 def test_a_class_with_one_image(tmp_path: Path) -> None:
     images = paint(tmp_path / "images", 60)
     lonely = images / "alone" / "only.png"

@@ -71,6 +71,7 @@ def test_another_seed_gives_other_splits(tmp_path: Path) -> None:
     assert (again / "index.json").read_text(encoding="utf-8") != index
 
 
+@pytest.mark.slow
 def test_leftovers_of_an_interrupted_attempt_are_gone(tmp_path: Path) -> None:
     _, clean = prepare(tmp_path, nodes=1, processes=2)
     dirty = tmp_path / "output-2x1"
@@ -116,6 +117,7 @@ def test_a_refusal_is_printed_once(tmp_path: Path, arguments: tuple[object, ...]
     assert not (output / "index.json").exists()
 
 
+@pytest.mark.slow
 def test_a_refusal_met_by_one_node_is_printed_once_and_ends_all(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "images" / name).mkdir(parents=True)

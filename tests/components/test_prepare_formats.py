@@ -29,6 +29,7 @@ def shards(folder: Path) -> dict[str, str]:
     return {name: digest for name, digest in content(folder).items() if name.endswith(".npy")}
 
 
+@pytest.mark.slow
 def test_images_of_8x8_in_every_format_that_can_hold_them(tmp_path: Path) -> None:
     images, labels = samples.digits()
     expected = content(prepare(tmp_path / "digits", "digits", "--rows-per-shard", 500))
@@ -39,6 +40,7 @@ def test_images_of_8x8_in_every_format_that_can_hold_them(tmp_path: Path) -> Non
         assert content(prepare(tmp_path / dataset, dataset, "--rows-per-shard", 500, *color)) == expected, dataset
 
 
+@pytest.mark.slow
 def test_rows_of_64_numbers_in_every_format_that_can_hold_them(tmp_path: Path) -> None:
     images, labels = samples.digits()
     rows = images.reshape(-1, 64)

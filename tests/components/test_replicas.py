@@ -8,6 +8,7 @@ import torch
 from tests.helpers import run_ranks
 
 
+@pytest.mark.slow
 def test_the_ranks_that_differ_from_most_others_are_named() -> None:
     code = """
         from shared.distributed import init
@@ -29,6 +30,7 @@ def test_the_ranks_that_differ_from_most_others_are_named() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64, torch.float8_e4m3fn])
 def test_each_bit_counts_in_a_digest(dtype: torch.dtype) -> None:
     from shared.training.torch.state import weight_digests

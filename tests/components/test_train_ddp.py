@@ -166,6 +166,7 @@ def test_it_leaves_what_it_promises(few: Path, tmp_path: Path) -> None:
     assert reading.newest_valid_checkpoint(tmp_path / "checkpoints") == newest
 
 
+@pytest.mark.slow
 def test_a_finished_training_started_again_only_saves_its_model(few: Path, tmp_path: Path) -> None:
     train(few, tmp_path, epochs=2, batch_size=16)
     before = weights(tmp_path)
@@ -185,6 +186,7 @@ def test_resume_from_another_folder_and_on_another_number_of_ranks(few: Path, tm
     assert furthest(weights(tmp_path / "whole"), weights(tmp_path / "other half")) < 1e-5
 
 
+@pytest.mark.slow
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(few: Path, tmp_path: Path) -> None:
     options = {"epochs": 400, "batch_size": 16, "log_every": 2, "processes": 2}
     with training(few, tmp_path, before=fault_code("SIGTERM", 10, 1), **options) as ranks:
@@ -204,11 +206,13 @@ def test_checkpoints_come_by_the_clock_too(few: Path, tmp_path: Path) -> None:
     assert steps[1] - steps[0] <= 2
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_divide_is_refused_with_the_arithmetic(few: Path, tmp_path: Path) -> None:
     said = refused(few, tmp_path, processes=3, batch_size=100, accumulation_steps=2)
     assert said == ("error: batch_size 100 does not divide over 3 ranks x 2 accumulation steps = 6; nearest: 96 or 102")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -226,6 +230,7 @@ def test_what_cannot_be_is_refused(options: dict[str, object], text: str, few: P
     assert text in refused(few, tmp_path, **{"batch_size": 16, **options})
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_all_ranks(few: Path, tmp_path: Path) -> None:
     wild = {"learning_rate": 1e30, "optimizer": "sgd", "clip_norm": 0, "warmup_fraction": 0}
     said = refused(few, tmp_path, processes=2, batch_size=16, log_every=3, **wild)
@@ -233,6 +238,7 @@ def test_a_loss_that_is_not_finite_stops_all_ranks(few: Path, tmp_path: Path) ->
     assert "Lower learning_rate" in said
 
 
+@pytest.mark.slow
 def test_other_settings_than_the_checkpoints_are_refused(few: Path, tmp_path: Path) -> None:
     train(few, tmp_path, epochs=1, batch_size=16)
     said = refused(few, tmp_path, epochs=2, batch_size=32, seed=7)
@@ -270,6 +276,7 @@ def frozen(input_shape, num_outputs):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "text"),
     [

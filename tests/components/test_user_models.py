@@ -76,6 +76,7 @@ def test_reentrant_checkpointing_trains(few: Path, tmp_path: Path) -> None:
     train(few, tmp_path, **own(few, "reentrant"))
 
 
+@pytest.mark.slow
 def test_state_that_no_checkpoint_sees_is_named_once(few: Path, tmp_path: Path) -> None:
     results = train(few, tmp_path, processes=2, **own(few, "hidden"))
     shown = "".join(result.stdout for result in results)

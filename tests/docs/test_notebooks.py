@@ -61,6 +61,7 @@ def test_every_notebook_runs_from_its_first_cell_to_its_last(path: Path, folder:
     assert any("✓ succeeded" in page for page in outputs(notebook, "display_data", "text/html"))
 
 
+@pytest.mark.slow
 def test_a_mistake_and_a_failed_step_are_one_message_in_a_notebook(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_text(
         "type: pipeline\njobs:\n  one:\n    type: command\n    command: echo the reason; exit 3\n    environment: {image: python}\n"
@@ -86,6 +87,7 @@ def test_a_mistake_and_a_failed_step_are_one_message_in_a_notebook(tmp_path: Pat
     assert "| the reason" in shown
 
 
+@pytest.mark.slow
 def test_a_script_in_a_notebook_shows_what_its_ranks_print_and_the_view(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\nprint('this is rank', os.environ['RANK'])\n")
     cell = "import allranks\nrun = allranks.run('train.py', scale='1x2')"

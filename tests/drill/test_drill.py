@@ -116,6 +116,7 @@ def test_what_is_stopped_is_noticed_and_ended(counting: Any, fault: str, kind: s
     assert drill["attempts"] == {"train": 2}
 
 
+@pytest.mark.slow
 def test_what_two_undisturbed_runs_differ_in_is_not_held_against_the_fault(counting: Any) -> None:
     (drill,) = drilled(counting("odd"), "--kill", "rank=1@50%", code=1)["drills"]
     assert drill["result"] == "not repeatable"

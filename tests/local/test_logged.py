@@ -91,6 +91,7 @@ def test_what_was_logged_is_in_every_view_and_of_a_reused_step_too(tmp_path: Pat
     assert past.params["optimizer"] == "sgd\x1b[1m <fast>"
 
 
+@pytest.mark.slow
 def test_the_table_and_runs_show_see_it_while_it_runs(tmp_path: Path) -> None:
     """In a terminal, and in another one meanwhile."""
     os.mkfifo(tmp_path / "go")

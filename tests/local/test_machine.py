@@ -150,6 +150,7 @@ sys.exit(main())
 BOTH = "touch {folder}/{own}; until [ -e {folder}/{other} ]; do sleep 0.1; done; echo $MASTER_PORT"
 
 
+@pytest.mark.slow
 def test_engines_that_start_together_have_ports_of_their_own(tmp_path: Path) -> None:
     engines = []
     for own, other in ("ab", "ba"):

@@ -37,6 +37,7 @@ def run_many(folder: Path, nodes: int, each: int, failing: int) -> subprocess.Co
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "each", "failing", "most"),
     [(32, 2, 41, 300_000), pytest.param(128, 8, 777, 1_500_000, marks=pytest.mark.exhaustive)],

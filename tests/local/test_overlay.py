@@ -71,6 +71,7 @@ def test_a_node_installs_for_itself_alone(tmp_path, code):
     assert not list(Path(result["run_dir"]).rglob("allranks_test_tiny")), "thrown away"
 
 
+@pytest.mark.slow
 def test_what_could_not_be_foreseen_does_not_reach_the_interpreter(tmp_path, code):
     """PIP in two halves, so that nobody finds the word in a script."""
     call = 'subprocess.run([sys.executable, "-m", "pi" + "p", "install", "--no-index", *glob.glob("*tiny*.whl")], check=True)'

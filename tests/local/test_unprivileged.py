@@ -26,7 +26,7 @@ as_powerless = pytest.mark.skipif(not IS_ROOT or not can_be(WITHOUT_RIGHTS), rea
 WHERE = """
 import os
 print(os.environ["PMIX_HOSTNAME"], os.environ["OMPI_COMM_WORLD_LOCAL_RANK"], os.getuid())
-print([name for name in os.environ if "SLURM" in name or "ALLRANKS" in name])
+print([name for name in os.environ if "SLURM" in name or "NAMED" in name])
 """
 
 

@@ -46,6 +46,7 @@ def environments(tmp_path_factory) -> dict[str, dict[str, str]]:
     return variables_page.run_all(tmp_path_factory.mktemp("dumps"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", variables_page.DUMPS["dumps"])
 def test_a_rank_finds_what_jobs_on_azure_ml_have_printed_or_the_reason_is_known(title, environments):
     found = list(variables_page.compared(variables_page.DUMPS["dumps"][title], environments[title]))

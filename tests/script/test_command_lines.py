@@ -252,6 +252,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_gets_the_arguments_of_its_component(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -124,6 +124,7 @@ print(saved)
 """
 
 
+@pytest.mark.slow
 @on_a_small_disk
 @pytest.mark.parametrize("disk", [2.5], indirect=True)
 def test_killed_while_room_is_made_the_one_before_is_left(disk: Path) -> None:

@@ -33,6 +33,7 @@ def small_digits(folder: Path, digits: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_training_begins_with_a_saved_model_and_has_a_new_head_for_other_classes(tmp_path: Path) -> None:
     digits = write_digits(tmp_path / "digits", rows=400)
     five = small_digits(tmp_path / "five", digits)

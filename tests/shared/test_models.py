@@ -56,6 +56,7 @@ def test_the_zoo_takes_images_of_any_size(architecture: str, shape: tuple[int, i
     assert bool(torch.isfinite(logits).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", LARGE)
 @pytest.mark.parametrize("shape", [(8, 8, 1), (17, 30, 2), (224, 224, 3)])
 def test_the_large_ones_of_the_zoo_take_images_of_any_size(architecture: str, shape: tuple[int, int, int]) -> None:

@@ -89,6 +89,7 @@ print(measure("all", 15_000, memory=2**19) / logits.nbytes)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_classes(tmp_path: Path) -> None:
     """In a process of its own: what threads of other tests allocate meanwhile would count too."""
     assert float(run_python(PEAK, tmp_path).stdout) < 1  # it was six times as much

@@ -65,6 +65,7 @@ DIE = """
 """
 
 
+@pytest.mark.slow
 def test_other_ranks_read_other_pieces_of_the_newest_whole_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,7 @@ def test_whatever_a_trainer_does_on_one_rank_has_a_limit() -> None:
     assert endless == []
 
 
+@pytest.mark.slow
 def test_step_timeout_counts_in_groups_that_a_framework_has_made_itself(tmp_path: Path) -> None:
     code = """
     from datetime import timedelta

@@ -140,6 +140,7 @@ def test_bayesian_search_finds_what_random_search_need_not():
     assert best < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["sobol", "bayesian"])
 def test_the_libraries_answer_from_a_process_of_their_own(algorithm):
     sampler = make_sampler(search({"rate": BAYESIAN["rate"]}, algorithm))
@@ -151,6 +152,7 @@ def test_the_libraries_answer_from_a_process_of_their_own(algorithm):
         sampler.close()
 
 
+@pytest.mark.slow
 def test_an_advisor_that_dies_is_an_error_and_not_a_wait():
     advice = SamplingAdvice()
     question = {"want": "sobol"}  # half a question: it ends with a traceback

@@ -122,6 +122,7 @@ def test_what_the_ranks_together_know_of_their_nodes(places: list[tuple[int, int
     assert bool(found) == bool(problem)
 
 
+@pytest.mark.slow
 def test_two_plain_mpiruns_at_once_and_a_prterun(tmp_path: Path) -> None:
     if not (BIN / "prterun").exists():
         pytest.skip("no Open MPI 5 beside this Python")
