@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shlex
 import subprocess
@@ -67,13 +68,11 @@ def test_an_engine_that_cannot_write_any_more_says_so_and_ends_its_ranks(tmp_pat
         command("run", file), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     wait_for(lambda: len(carrying(marker)) >= 2, [engine])
-    (state,) = tmp_path.glob(".allranks/runs/*/run.json")
-    wait_for(lambda: [one["status"] for one in json.loads(state.read_text())["steps"].values()] == ["running"] * 2)
     resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (10, 10))  # as on a full disk: no file gets longer than this
     (tmp_path / "go").touch()
     said, _ = engine.communicate(timeout=TIMEOUT)
     assert engine.returncode == 1
-    assert "error: step two: the runs folder" in said
+    assert re.search("error: step (one|two): the runs folder", said)  # whichever is written next
     assert "File too large" in said
     assert "Traceback" not in said
     assert not carrying(marker)
