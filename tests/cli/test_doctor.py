@@ -14,6 +14,8 @@ import pytest
 from tests.waiting import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
+SIGNED_IN = ("AZURE_CLIENT_ID", "AZUREML_RUN_ID", "IDENTITY_ENDPOINT")
+"""Variables that doctor takes for traces of a sign-in to Azure."""
 
 
 def doctor(folder: Path, *arguments: str, code: int = 0, seconds: float = TIMEOUT, **variables: str) -> dict[str, Any]:
@@ -30,7 +32,9 @@ def doctor(folder: Path, *arguments: str, code: int = 0, seconds: float = TIMEOU
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        env={name: value for name, value in os.environ.items() if name not in SIGNED_IN}
+        | {"PYTHONPATH": str(ROOT)}
+        | variables,
         capture_output=True,
         text=True,
         check=False,

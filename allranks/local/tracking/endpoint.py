@@ -125,6 +125,7 @@ class TrackingEndpoint:
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
                 command,
+                bufsize=0,  # what a child that has ended does not read must not be written again at the close
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -134,11 +135,8 @@ class TrackingEndpoint:
             )
         self._pidfd = os.pidfd_open(self._child.pid)
         assert self._child.stdin is not None  # noqa: S101 it is a pipe
-        try:
+        with suppress(BrokenPipeError):  # it has ended already, and the pidfd says so
             self._child.stdin.write(f"{self._token}\n".encode())
-            self._child.stdin.flush()
-        except BrokenPipeError:  # it has ended already, and the pidfd says so
-            pass
 
     @property
     def _problem(self) -> str:

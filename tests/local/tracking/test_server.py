@@ -298,3 +298,25 @@ def test_a_proxy_is_not_asked_for_loopback(standing):
     variables = standing.variables({"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern.example"})
     assert variables["NO_PROXY"] == variables["no_proxy"] == "intern.example,127.0.0.1"
     assert "NO_PROXY" not in standing.variables({})
+
+
+def test_a_server_that_ends_before_it_reads_its_token_does_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(pid: int) -> int:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return opening(pid)
+
+    opening = os.pidfd_open
+    monkeypatch.setattr(os, "pidfd_open", opened)
+    monkeypatch.setattr("allranks.local.tracking.endpoint.child_command", lambda *_: ["false"])
+    home = RunsHome(tmp_path)
+    home.prepare()
+    endpoint = TrackingEndpoint(home, tmp_path / "tracking.txt")
+    warnings: list[str] = []
+    endpoint.warn = warnings.append
+    for _ in range(6):  # each server starts, and is found dead
+        endpoint.attend()
+    endpoint.close()
+    assert len(warnings) == 1
+    assert "MLflow calls of this run fail" in warnings[0]
